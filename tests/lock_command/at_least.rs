@@ -74,7 +74,7 @@ fn operators_see_the_minimum_hold_and_need_force_to_end_it() {
     let refused = place.run(&["locks", "break", "shown"]);
     refused.says(
         1,
-        "its work has ended and its place is kept for another 59m",
+        "a holder's work has ended, but its minimum hold lasts another 59m",
     );
     let forced = place.run(&["locks", "break", "shown", "--force", "--yes"]);
     assert_eq!(forced.code, 0, "{forced:?}");
@@ -114,7 +114,7 @@ fn a_break_does_not_wait_for_the_minimum_hold_of_a_killed_job() {
     let refused = place.run(&["locks", "break", "dead"]);
     refused.says(
         1,
-        "a holder has expired and its place is kept for another 59m",
+        "a holder has expired, but its minimum hold lasts another 59m",
     );
 }
 

@@ -23,7 +23,7 @@ async fn a_restored_lease_gets_the_token_and_the_next_leader_a_higher_one() {
     let repaired = leasehold(&stage, &arguments).await;
     repaired.expect(
         0,
-        &["token raised from 1 to 4711; a still holds it in the document"],
+        &["token raised from 1 to 4711; a is still recorded as the holder"],
     );
     leasehold(&stage, &arguments)
         .await

@@ -135,10 +135,10 @@ async fn a_pause_ends_leadership_until_it_is_resumed() {
     b.wait_role("paused", LONG).await;
     leasehold(&stage, &pause)
         .await
-        .expect(0, &["it is paused already; nothing written"]);
+        .expect(0, &["paused already; nothing written"]);
     leasehold(&stage, &["step-down", &lease])
         .await
-        .expect(1, &["paused, so nobody leads; nothing written"]);
+        .expect(1, &["paused, so no candidate leads; nothing written"]);
     leasehold(&stage, &["describe", &lease])
         .await
         .expect(0, &["Paused:    yes, by olga@", ": freeze"]);
@@ -176,15 +176,15 @@ async fn a_step_down_of_the_only_candidate_is_under_way_and_not_failed() {
     let arguments = ["step-down", &lease, "--timeout", "8s", "-o", "json"];
     let answer = leasehold(&stage, &arguments).await.expect(
         3,
-        &["a stepped down; no candidate has acquired it within 8s"],
+        &["a stepped down; no candidate has acquired the lease within 8s"],
     );
     assert_eq!(answer.json()["result"], "under_way");
     leasehold(&stage, &["step-down", &lease])
         .await
-        .expect(1, &["nobody leads; nothing written"]);
+        .expect(1, &["no candidate leads; nothing written"]);
     leasehold(&stage, &["transfer", &lease, "--to", "a"])
         .await
-        .expect(1, &["nobody leads", "nothing written"]);
+        .expect(1, &["no candidate leads", "nothing written"]);
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn a_resume_does_not_report_a_holder_that_does_not_renew() {
         3,
         &[
             "resumed; a is late; ",
-            "; no candidate has acquired it within 5s",
+            "; no candidate has acquired the lease within 5s",
         ],
     );
     a.cont();

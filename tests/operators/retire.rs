@@ -69,7 +69,13 @@ async fn a_lease_of_a_killed_holder_is_retired_after_its_lease_duration() {
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
     a.kill();
-    retire(&stage, &lease, 0, "watching for 3s that it is not renewed").await;
+    retire(
+        &stage,
+        &lease,
+        0,
+        "watching for 3s whether the holder renews",
+    )
+    .await;
     assert_eq!(listed(&stage, &[]).await, []);
     assert_eq!(stage.stored().token().await, 1);
     let b = stage.candidate("b").start();
@@ -84,7 +90,7 @@ async fn a_lease_in_use_is_not_retired() {
     let lease = name(&stage).await;
     retire(&stage, &lease, 1, "in use: a writes to it; nothing written").await;
     leasehold(&stage, &["pause", &lease]).await.expect(0, &[]);
-    let paused = format!("To end it: leasehold resume {lease} --no-wait");
+    let paused = format!("to fix: leasehold resume {lease} --no-wait");
     retire(&stage, &lease, 1, &paused).await;
     a.term_and_exit(LONG).await;
     leasehold(&stage, &["resume", &lease, "--no-wait"])
@@ -92,7 +98,7 @@ async fn a_lease_in_use_is_not_retired() {
         .expect(0, &[]);
     let request = doc! { "kind": "step_down", "token": 1_i64, "by": "a script" };
     stage.stored().set(doc! { "request": request }).await;
-    let cancel = format!("To withdraw it: leasehold cancel {lease}");
+    let cancel = format!("to withdraw it: leasehold cancel {lease}");
     retire(&stage, &lease, 1, &cancel).await;
     stage.stored().set(doc! { "request": Bson::Null }).await;
 

@@ -72,7 +72,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     let step_down = ["step-down", &lease, "--timeout", "1s"];
     let answer = leasehold(&stage, &step_down).await;
     let answer = answer.expect(3, &parts);
-    let at_once = "the request is recorded nevertheless, and a applies it if it comes back";
+    let at_once = "the request is recorded nevertheless, and takes effect only if a recovers";
     assert!(answer.stderr.contains(at_once), "{answer:?}");
     assert!(
         answer
@@ -85,7 +85,10 @@ async fn each_command_shows_a_killed_leader_immediately() {
     assert_ne!(recorded.get("request"), Some(&Bson::Null));
     let json = leasehold(&stage, &[&step_down[..], &["-o", "json"]].concat()).await;
     let json = json
-        .expect(3, &["the request stands already, and a applies it"])
+        .expect(
+            3,
+            &["the request stands already, and takes effect only if a recovers"],
+        )
         .json();
     assert_eq!(json["evidence"]["state"], "silent", "{json}");
     assert_eq!(
@@ -118,11 +121,11 @@ async fn each_command_shows_a_killed_leader_immediately() {
         &["transfer", &lease, "--to", "a", "--timeout", "1s"],
     )
     .await
-    .expect(1, &["no renewal was seen within ", "silent; last write 6m"]);
+    .expect(1, &["did not renew within ", "silent; last write 6m"]);
     let described = leasehold(&stage, &["describe", &lease, "--observe", "0s"]).await;
     described.expect(
         0,
-        &["; no effect unless a comes back; ends with the next leader\n"],
+        &["; no effect unless a recovers; the next leader removes the request\n"],
     );
     leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
         .await

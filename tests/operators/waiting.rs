@@ -97,7 +97,7 @@ async fn a_transfer_to_a_holder_that_does_not_renew_is_not_reported_as_done() {
     let answer = leasehold(&stage, &["transfer", &lease, "--to", "a"]).await;
     answer.expect(
         1,
-        &["a holds it in the document, but no renewal was seen within "],
+        &["a is recorded as the holder, but did not renew within "],
     );
 }
 

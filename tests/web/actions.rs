@@ -59,7 +59,7 @@ async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
     let lease = stage.lease();
     let server = Server::start(&stage, &ALLOWED).await;
     let old = server.act(action(lease, "step_down", 0)).await;
-    old.expect(409, "its token is now 1, not 0; nothing written");
+    old.expect(409, "the token is now 1, not 0; nothing written");
     let mut nobody = action(lease, "transfer", 1);
     nobody["to"] = json!("nobody");
     let refused = server.act(nobody).await;

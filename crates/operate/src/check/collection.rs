@@ -219,11 +219,14 @@ impl Tried<'_> {
             }
             Found::Foreign(why) => Finding::failed(
                 format!("the document of this name is not a lease: {why}"),
-                "choose another lease or collection: a daemon neither overwrites it nor leads",
+                "choose another lease or collection: a daemon does not overwrite the document, and cannot lead",
             ),
             Found::Lease(lease) if lease.paused => Finding::warning(
                 format!("paused, with token {}: no candidate leads", lease.token),
-                "resume it when its operator agrees (docs/operations.md)",
+                format!(
+                    "ask the operator who paused the lease, then: leasehold resume {}",
+                    self.installation.config.lease.name
+                ),
             ),
             Found::Lease(lease) => match &lease.holder {
                 Some(holder) => held(
@@ -246,7 +249,7 @@ impl Tried<'_> {
 
     async fn linearizable_read(&self) -> Checked {
         if self.primary?.kind == StoreKind::Standalone {
-            return Err("a standalone server neither has nor needs linearizable reads".into());
+            return Err("a standalone server has no linearizable reads".into());
         }
         self.find?;
         let read = self.installation.store.read(true);
@@ -294,7 +297,7 @@ impl Tried<'_> {
         self.find?;
         let writes = self.installation.store.majority_writes();
         let measured = self.installation.limited(MEASURED_MAX, writes).await?;
-        let calls = "linearizable reads, each confirmed by an empty log entry on a majority";
+        let calls = "linearizable reads, each confirmed by a majority";
         Ok(self.judged(&measured, calls))
     }
 
@@ -308,7 +311,7 @@ impl Tried<'_> {
             _ => CheckResult::Ok,
         };
         let detail = described(measured, calls, "operation_timeout", limit);
-        let remedy = "find out why the servers or the network are slow, or raise mongodb.operation_timeout with lease.renew_deadline";
+        let remedy = "check the latency of the servers and the network, or raise mongodb.operation_timeout and lease.renew_deadline";
         numbered(Finding::new(result, detail, remedy), measured)
     }
 
@@ -320,9 +323,9 @@ impl Tried<'_> {
         let measured = measured.map_err(failed)?;
         // Followers without a change stream poll at this interval.
         let polling = self.installation.config.lease.timings.retry_interval();
-        let calls = "empty log entries, from sending to arrival in the change stream";
+        let calls = "no-op writes, from sending to arrival in the change stream";
         let detail = described(&measured, calls, "retry_interval", polling);
-        let remedy = "polling would be faster, and on a sharded cluster a handoff takes up to a renew_interval: use a replica set, or hints (docs/mongodb.md)";
+        let remedy = "use a replica set, or hints (docs/mongodb.md): polling would be faster, and on a sharded cluster a handoff takes up to a renew_interval";
         let finding = Finding::warning_if(measured.p50 > polling, detail, remedy);
         Ok(numbered(finding, &measured))
     }
@@ -343,7 +346,7 @@ fn held(
     };
     let (ago, lasts) = (short(Duration::from_millis(age)), shown(lease_duration));
     Finding::warning(
-        format!("{held}, whose last write is {ago} ago by its clock (lease duration {lasts})"),
+        format!("{held}; last write {ago} ago by the holder's clock (lease duration {lasts})"),
         format!("leasehold describe {lease} shows whether a candidate answers"),
     )
 }

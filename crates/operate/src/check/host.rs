@@ -123,8 +123,8 @@ fn status_directory(directory: &Path) -> Checked {
     if let Some(root) = closed_root(directory) {
         let root = root.display();
         return Err(Finding::warning(
-            format!("other users cannot read the status: {root} is closed to them"),
-            "chmod 755 that directory",
+            format!("other users cannot read the status: {root} is not accessible to them"),
+            format!("chmod 755 {root}"),
         ));
     }
     // In a pod, access to the directory depends on the containers' mounts.
@@ -132,7 +132,7 @@ fn status_directory(directory: &Path) -> Checked {
     Ok(match exposure(directory) {
         Ok(Some(why)) if !in_pod => Finding::warning(
             format!("other users may write in {path} and forge the status: {why}"),
-            "let it belong to the user of the daemon, with mode 0755",
+            "chown the directory to the daemon's user, then chmod 755",
         ),
         Ok(_) | Err(_) => Finding::ok(detail),
     })

@@ -35,7 +35,7 @@ fn place(config: &KubernetesConfig) -> Result<(Access, Pod), Finding> {
     if let Some(rendered) = config.placement.moved() {
         return Err(Finding::failed(
             format!(
-                "this pod is of {}, and the manifests were rendered for {rendered}: the admission policies do not apply to it",
+                "this pod runs as {}, but the manifests were rendered for {rendered}: the admission policies do not apply to this pod",
                 config.placement
             ),
             RENDER_AGAIN,
@@ -113,7 +113,7 @@ impl TimedRequests {
         Ok(match user.pod {
             Some(pod) => Finding::ok(format!("{name}, bound to pod {pod}")),
             None => Finding::warning(
-                format!("{name}, not bound to a pod: an admission policy cannot tell pods apart"),
+                format!("{name}, not bound to a pod: an admission policy cannot identify the pod"),
                 "mount a projected token, as the charts do",
             ),
         })
@@ -156,7 +156,7 @@ impl TimedRequests {
             self.took.len(),
             shown(label_wait)
         );
-        let remedy = "find out why the API server is slow: a step-down waits only for label_wait, so the label of a former leader is removed late";
+        let remedy = "check the API server's latency: a step-down waits at most label_wait, so a former leader keeps its label for longer";
         Finding::warning_if(median > label_wait, detail, remedy)
             .millis("p50_ms", median)
             .millis("max_ms", slowest)

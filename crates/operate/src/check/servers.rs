@@ -120,7 +120,7 @@ fn unreached(failure: &Failure, states: &BTreeMap<String, ServerState>) -> Findi
 }
 
 fn unresolved(failure: &Failure) -> Vec<Check> {
-    let remedy = "correct the MongoDB URI, its files, or the name service";
+    let remedy = "correct the MongoDB URI, its files, or DNS";
     let finding = Finding::failed(failure.to_string(), remedy);
     let mut checks = vec![Check::new("name-resolution", finding)];
     let skipped = ["server", "tls", "credentials", "deployment"];
@@ -137,13 +137,13 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
     let resolved = tokio::time::timeout(timeout, lookup_host(address)).await;
     let took = clock::boot_now().since(began);
     let Ok(resolved) = resolved else {
-        let detail = format!("no answer from the name service in {}", shown(timeout));
+        let detail = format!("no answer from DNS in {}", shown(timeout));
         return Err(Finding::failed(detail, NAMESERVERS));
     };
     let Ok(found) = resolved else {
         return Err(Finding::failed(
-            "the name service does not know the host",
-            "correct the host in the MongoDB URI, or the name service (getent hosts NAME)",
+            "DNS does not know the host",
+            "correct the host in the MongoDB URI, or DNS (getent hosts NAME)",
         ));
     };
     let mut found: Vec<_> = found.map(|address| address.ip().to_string()).collect();
@@ -279,7 +279,7 @@ fn validity(until: SystemTime, now: SystemTime, remedy: &str) -> Finding {
 async fn credentials(installation: &Installation) -> Checked {
     match installation.within(installation.store.login()).await {
         Ok(login) if login.users.is_empty() => Ok(Finding::ok(
-            "no user; the permissions show if the server requires one",
+            "no user in the URI; the permission checks show whether the server requires one",
         )),
         Ok(login) => {
             let (users, roles) = (login.users.join(", "), login.roles.join(", "));
@@ -302,7 +302,7 @@ fn deployment(description: &Description) -> Finding {
             format!(
                 "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
             ),
-            "use a MongoDB replica set: acknowledgements of this server have another meaning (docs/mongodb.md)",
+            "use a MongoDB replica set: this server's acknowledgements do not guarantee what MongoDB's do (docs/mongodb.md)",
         ),
         (Product::Unrecognized, _) => Finding::warning(
             format!(
@@ -391,7 +391,7 @@ fn record(directory: &Path, description: Option<&Description>) -> Checked {
         true => Finding::ok(format!("unchanged: {}", found.describe())),
         false => Finding::failed(
             format!(
-                "the connection string leads to {}, but the candidate belongs to {}: a daemon refuses to start leading there",
+                "the connection string leads to {}, but the candidate belongs to {}: a daemon refuses to lead there",
                 found.describe(),
                 recorded.describe()
             ),

@@ -209,7 +209,7 @@ fn judged(deviation: Deviation, allowed: f64) -> Finding {
         error * 100.0,
         shown(over)
     );
-    let remedy = "find out which clock is wrong (chronyc tracking, kernel log): this host's, or the server's, which may have been set just now";
+    let remedy = "check this host's and the server's clocks (chronyc tracking, kernel log); the server's clock may just have been set";
     let result = match by.abs() - error {
         certain if certain > allowed - 1.0 => CheckResult::Failed,
         certain if certain > SUSPICIOUS => CheckResult::Warning,

@@ -46,7 +46,7 @@ pub(super) async fn run(
                 ending: Ending::Broken,
                 seen: found.token,
             };
-            let done = "no holder although entries wait (the document was edited): granted to the first of them";
+            let done = "the lock had waiters but no holder (the document was edited): granted to the first waiter";
             sent(lock, operation, done).await
         }
         Some(found) if force => forced(lock, &found, confirmed).await,
@@ -92,17 +92,17 @@ async fn expired(
             let over = found.holders.iter().filter(|entry| entry.work_done);
             let rests = expired.iter().map(|(_, rest)| *rest);
             let what = match expired.is_empty() {
-                true => "its work has ended and its place",
-                false => "a holder has expired and its place",
+                true => "a holder's work has ended, but its minimum hold",
+                false => "a holder has expired, but its minimum hold",
             };
             let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
                 // A shorter time would be printed as 0.0s.
                 Some(rest) if rest.as_millis() < 50 => {
-                    format!("{what} is kept (--force removes it)")
+                    format!("{what} has not ended (--force removes the holder)")
                 }
                 Some(rest) => {
                     let rest = short(rest);
-                    format!("{what} is kept for another {rest} (--force removes it)")
+                    format!("{what} lasts another {rest} (--force removes the holder)")
                 }
                 None => "every holder and waiter renews its entry, so none is removed".to_owned(),
             };
@@ -181,7 +181,10 @@ async fn sent(
     });
     let done = match (written.await?, claims.is_empty()) {
         (WriteResult::Rejected, _) => {
-            return nothing_done(lock, "it changed meanwhile, nothing removed; try again");
+            return nothing_done(
+                lock,
+                "the lock changed meanwhile; nothing removed; try again",
+            );
         }
         (WriteResult::Applied, false) => format!("broken: {what}"),
         // The holder may have released the lock, or another operator may have broken it.

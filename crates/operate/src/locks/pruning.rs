@@ -120,7 +120,7 @@ async fn one(
         Content::Lease(_) => return Ok(Pruning::Bare),
     };
     let Ok(name) = ResourceName::new(listed.name.as_str()) else {
-        return Ok(Kept::not_a_lock("its name is not a lock's"));
+        return Ok(Kept::not_a_lock("invalid lock name"));
     };
     if let Some(kept) = occupied(&name, &record.lock) {
         return Ok(kept);

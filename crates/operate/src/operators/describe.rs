@@ -186,8 +186,8 @@ impl LeaseDescription<'_> {
             (Some(why), _) => format!("no effect: {why}"),
             (None, Some(_)) => {
                 let holder = self.lease.holder.as_ref();
-                let holder = holder.map_or("it", |holder| holder.identity.as_str());
-                format!("no effect unless {holder} comes back; ends with the next leader")
+                let holder = holder.map_or("the holder", |holder| holder.identity.as_str());
+                format!("no effect unless {holder} recovers; the next leader removes the request")
             }
             (None, None) => "the holder applies it".to_owned(),
         };

@@ -35,7 +35,9 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         let created = session.collection.create(name, revision, &action).await;
         let outcome = match written(name, created, DOING)? {
             true => done(format!("created with token {at_least}, free"), sent),
-            false => CommandOutcome::refused("it was created meanwhile; run the command again"),
+            false => {
+                CommandOutcome::refused("the lease was created meanwhile; run the command again")
+            }
         };
         return outcome.print(session, name, action.kind.as_str());
     }
@@ -63,7 +65,7 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         let raised = session.collection.act(name, &lease, &action).await;
         match written(name, raised, DOING)? {
             true => done(raised_message(&lease, at_least), sent),
-            false => CommandOutcome::refused("it changed meanwhile; nothing written"),
+            false => CommandOutcome::refused("the lease changed meanwhile; nothing written"),
         }
     };
     outcome.print(session, name, action.kind.as_str())
@@ -128,7 +130,7 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
     );
     match &lease.holder {
         Some(holder) => format!(
-            "{raised}; {} still holds it in the document, with the last renewal at {}, and expires like any other holder",
+            "{raised}; {} is still recorded as the holder (last renewal {}) and expires like any other holder",
             holder.identity,
             date(holder.renewed_at)
         ),

@@ -185,7 +185,7 @@ impl<'a> PendingRequest<'a> {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;
             (self.note)(&format!(
-                "lease {name}: the request {recorded}, and {holder} applies it if it comes back"
+                "lease {name}: the request {recorded}, and takes effect only if {holder} recovers"
             ));
         }
     }
@@ -211,7 +211,7 @@ impl<'a> PendingRequest<'a> {
             if lasts >= observe || now >= self.session.deadline {
                 let evidence = held.and_then(|(seen, _)| seen.evidence(now));
                 let message = format!(
-                    "{to} holds it in the document, but no renewal was seen within {}, so {to} may have exited; {}; nothing written",
+                    "{to} is recorded as the holder, but did not renew within {}, so {to} may have exited; {}; nothing written",
                     short(lasts),
                     evidence.map_or_else(String::new, |it| it.words(None, now)),
                 );
@@ -285,7 +285,7 @@ impl<'a> PendingRequest<'a> {
                 self.stage.send_replace(Stage::Deciding);
             }
             if clock::boot_now() >= deadline {
-                let changed = || Failure::new("the lease changed with each attempt", "");
+                let changed = || Failure::new("the lease changed before each attempt", "");
                 return Err(match unknown {
                     Some(failure) => OperatorError::unknown_lease(name, failure),
                     None => OperatorError::Store {
@@ -312,7 +312,8 @@ impl<'a> PendingRequest<'a> {
             match decide(&action.kind, self.args.seen, lease) {
                 RequestDecision::Answer(outcome) => return Ok(Written::Rejected(outcome)),
                 RequestDecision::Observe(holder) => {
-                    let message = format!("{holder} holds it by now; nothing written");
+                    let message =
+                        format!("{holder} has acquired the lease meanwhile; nothing written");
                     return Ok(Written::Rejected(CommandOutcome::already(message)));
                 }
                 RequestDecision::Await => return Ok(Written::At(sent, None)),

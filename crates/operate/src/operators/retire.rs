@@ -74,7 +74,7 @@ async fn retired(
     let answer = session.collection.act(name, &lease, action).await;
     Ok(match written(name, answer, DOING)? {
         true => done(message(&lease), sent),
-        false => CommandOutcome::refused("it changed meanwhile; nothing written"),
+        false => CommandOutcome::refused("the lease changed meanwhile; nothing written"),
     })
 }
 
@@ -92,10 +92,12 @@ fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome>
     }
     let why = match (lease.lease.paused, &lease.request) {
         (true, _) => format!(
-            "paused, and would stay paused unseen; nothing written. To end it: leasehold resume {name} --no-wait"
+            "paused, and would stay paused while hidden; nothing written; to fix: leasehold resume {name} --no-wait"
         ),
         (false, Some(_)) => {
-            format!("a request stands; nothing written. To withdraw it: leasehold cancel {name}")
+            format!(
+                "a request is pending; nothing written; to withdraw it: leasehold cancel {name}"
+            )
         }
         (false, None) => return None,
     };
@@ -111,7 +113,7 @@ async fn renewed(
 ) -> Option<CommandOutcome> {
     let (holder, lasts) = (lease.holder.as_ref()?, lease.lease_duration()?);
     say(&format!(
-        "lease {name}: {} holds it in the document; watching for {} that it is not renewed",
+        "lease {name}: {} is recorded as the holder; watching for {} whether the holder renews",
         holder.identity,
         short(lasts)
     ));

@@ -152,7 +152,7 @@ impl RollCalls {
                 continue;
             }
             if self.calls.len() == CALLS_MAX {
-                let why = format!("more than {CALLS_MAX} leases; leasehold describe asks");
+                let why = format!("more than {CALLS_MAX} leases; to ask: leasehold describe NAME");
                 self.rolls.insert(name.to_owned(), Roll::NotCalled(why));
                 continue;
             }

@@ -34,22 +34,22 @@ pub(super) fn decide(
     let already = |why: &str| Answer(CommandOutcome::already(format!("{why}; nothing written")));
     let token = lease.lease.token;
     if let Some(seen) = seen.filter(|seen| *seen != token) {
-        return refused(format!("its token is now {token}, not {seen}"));
+        return refused(format!("the token is now {token}, not {seen}"));
     }
     if lease.is_retired() {
         // Any action would end the retirement.
-        return refused("it is retired, so no candidate leads".to_owned());
+        return refused("retired, so no candidate leads".to_owned());
     }
     match kind {
         ActionKind::StepDown | ActionKind::Transfer { .. } if !is_held && paused => {
-            refused("it is paused, so nobody leads".to_owned())
+            refused("paused, so no candidate leads".to_owned())
         }
-        ActionKind::StepDown if !is_held => refused("nobody leads".to_owned()),
-        ActionKind::Transfer { to, .. } if !is_held => {
-            refused(format!("nobody leads, so no leader can hand over to {to}"))
-        }
+        ActionKind::StepDown if !is_held => refused("no candidate leads".to_owned()),
+        ActionKind::Transfer { to, .. } if !is_held => refused(format!(
+            "no candidate leads, so no leader can hand over to {to}"
+        )),
         ActionKind::Transfer { to, .. } if is_holder(lease, to) => Observe(to.clone()),
-        ActionKind::Pause if paused && !is_held => already("it is paused already"),
+        ActionKind::Pause if paused && !is_held => already("paused already"),
         ActionKind::Pause if paused => Await,
         ActionKind::Resume if !paused => already("it is not paused"),
         ActionKind::Cancel if lease.request.is_none() => refused("no request to cancel".to_owned()),
@@ -166,7 +166,7 @@ impl Progress {
                 let effect = match (ineffective(&self.before), self.former()) {
                     (Some(why), _) => format!("it had no effect: {why}"),
                     (None, Some(former)) if self.holder_is_silent => {
-                        format!("{former} does not renew, and has not applied it")
+                        format!("{former} is not renewing, and has not applied the request")
                     }
                     (None, _) => "the holder may have begun to apply it".to_owned(),
                 };
@@ -216,7 +216,9 @@ impl Progress {
                 let leads = self::leads(leader(lease).as_ref());
                 self.superseded(
                     at,
-                    format!("{leads}: it acquired the lease again, and did not step down"),
+                    format!(
+                        "{leads}: the holder acquired the lease again instead of stepping down"
+                    ),
                 )
             }
             ActionKind::Resume | ActionKind::StepDown | ActionKind::Transfer { .. }
@@ -343,20 +345,22 @@ impl Progress {
                 let gone =
                     gone.map(|(former, gone)| format!("; {former} is {}", gone.words(roll, now)));
                 let gone = gone.unwrap_or_default();
-                format!("resumed{gone}; no candidate has acquired it within {waited}")
+                format!("resumed{gone}; no candidate has acquired the lease within {waited}")
             }
             (Some(former), _) if self.released => {
-                format!("{former} stepped down; no candidate has acquired it within {waited}")
+                format!(
+                    "{former} stepped down; no candidate has acquired the lease within {waited}"
+                )
             }
             (Some(former), Some(gone)) => {
                 let gone = gone.words(roll, now);
                 match self.kind {
                     ActionKind::Pause => format!(
-                        "paused; {former} is {gone}; {former} steps down if it comes back; no candidate takes over"
+                        "paused; {former} is {gone}, and will step down if it recovers; no candidate takes over"
                     ),
                     _ => format!(
-                        "no {words} within {waited}: {former} is {gone}; the request stays in case {former} comes \
-                         back, and ends with the next leader"
+                        "no {words} within {waited}: {former} is {gone}; the request stays in case {former} \
+                         recovers; the next leader removes it"
                     ),
                 }
             }
@@ -406,6 +410,6 @@ fn leader(lease: &LeaseRecord) -> Option<Leader> {
 fn leads(leader: Option<&Leader>) -> String {
     match leader {
         Some(Leader { identity, token }) => format!("{identity} leads with token {token}"),
-        None => "nobody leads".to_owned(),
+        None => "no candidate leads".to_owned(),
     }
 }

@@ -89,8 +89,8 @@ fn a_decision_depends_on_the_lease_as_it_is() {
     let raised = || doc! { "token": 9_i64 };
     let cases = [
         (StepDown, doc! {}, "write"),
-        (StepDown, free(doc! {}), "Refused: nobody leads"),
-        (StepDown, free(paused()), "Refused: it is paused"),
+        (StepDown, free(doc! {}), "Refused: no candidate leads"),
+        (StepDown, free(paused()), "Refused: paused"),
         (StepDown, requested("step_down", None, 7), "await"),
         (StepDown, requested("step_down", None, 6), "write"),
         (StepDown, requested("transfer", Some("b"), 7), "write"),
@@ -101,14 +101,18 @@ fn a_decision_depends_on_the_lease_as_it_is() {
         ),
         (transfer("b"), doc! {}, "write"),
         (transfer("a"), doc! {}, "observe a"),
-        (transfer("b"), free(doc! {}), "Refused: nobody leads, so"),
-        (transfer("b"), free(paused()), "Refused: it is paused"),
+        (
+            transfer("b"),
+            free(doc! {}),
+            "Refused: no candidate leads, so",
+        ),
+        (transfer("b"), free(paused()), "Refused: paused"),
         (transfer("b"), requested("transfer", Some("b"), 7), "await"),
         (transfer("b"), requested("transfer", Some("c"), 7), "write"),
         (Pause, doc! {}, "write"),
         (Pause, free(doc! {}), "write"),
         (Pause, paused(), "await"),
-        (Pause, free(paused()), "Already: it is paused already"),
+        (Pause, free(paused()), "Already: paused already"),
         (Resume, doc! {}, "Already: it is not paused"),
         (Resume, free(paused()), "write"),
         (Cancel, doc! {}, "Refused: no request to cancel"),
@@ -184,7 +188,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                     "history": [{ "token": 7_i64, "identity": "a", "reason": "deadline" }],
                 },
             ])],
-            "Superseded: a leads with token 8: it acquired the lease again, and did not step down",
+            "Superseded: a leads with token 8: the holder acquired the lease again instead of stepping down",
         ),
         (
             StepDown,
@@ -386,8 +390,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
         );
         assert!(message.contains(text), "{message}");
         assert!(
-            message
-                .ends_with("the request stays in case a comes back, and ends with the next leader")
+            message.ends_with("the request stays in case a recovers; the next leader removes it")
         );
     }
     progress.lose_sight(at(23));
@@ -399,9 +402,11 @@ fn a_request_under_way_says_no_more_than_was_seen() {
     assert!(message(&progress, 32).contains("a is silent; last write 33s ago"));
     let released = lease(free(actions([])));
     assert!(progress.observe(Some(&released), at(33)).is_none());
-    assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired it"));
+    assert!(message(&progress, 34).contains("a stepped down; no candidate has acquired the lease"));
     let resumed = begun(&ActionKind::Resume, free(doc! {}));
-    assert!(message(&resumed, 30).contains("resumed; no candidate has acquired it within 30s"));
+    assert!(
+        message(&resumed, 30).contains("resumed; no candidate has acquired the lease within 30s")
+    );
 }
 
 #[test]
