@@ -95,7 +95,7 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
     // A request body is refused, because hyper detects a disconnect only after reading the whole
     // body.
     let body_refused = (!request.body().is_end_stream()).then(|| {
-        let why = format!("a request for {path} with a long-lived answer has no body");
+        let why = format!("a request for {path} must not have a body");
         text(StatusCode::PAYLOAD_TOO_LARGE, &why)
     });
     if path == "/leader" {
@@ -126,7 +126,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
     let connection = match error.as_ref() {
         Some(error) => {
             format!(
-                "MongoDB fails since {} ({} s): {}",
+                "MongoDB has been failing since {} ({} s): {}",
                 now.date(error.since),
                 now.boot.since(error.since).as_secs(),
                 error.message
@@ -227,7 +227,12 @@ async fn stepped_down(request: Request<Incoming>, client: &Client, state: &Admin
             let limit = format!("the body is longer than {BODY_BYTES_MAX} bytes; it may be empty");
             return text(StatusCode::PAYLOAD_TOO_LARGE, &limit);
         }
-        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"),
+        Err(_) => {
+            return text(
+                StatusCode::REQUEST_TIMEOUT,
+                "timed out waiting for the request body",
+            );
+        }
     }
     let Some(token) = token else {
         return text(

@@ -46,10 +46,10 @@ impl Wait {
                     };
                     for_leader.replace(parsed).is_some()
                 }
-                _ => return Err(bad(name, value, "/leader takes wait and role")),
+                _ => return Err(bad(name, value, "/leader accepts only wait and role")),
             };
             if again {
-                return Err(bad(name, value, "it is given twice"));
+                return Err(bad(name, value, "given twice"));
             }
         }
         match (time, for_leader) {
@@ -60,7 +60,7 @@ impl Wait {
             (None, None) => Ok(None),
             (None, Some(for_leader)) => {
                 let role = if for_leader { "leader" } else { "follower" };
-                Err(bad("role", role, "it needs a wait, for example wait=30s"))
+                Err(bad("role", role, "requires wait, for example wait=30s"))
             }
         }
     }
@@ -206,15 +206,12 @@ mod tests {
             ),
             (
                 "role=leader",
-                r#""role" with value "leader": it needs a wait"#,
+                r#""role" with value "leader": requires wait"#,
             ),
-            (
-                "wait=1s&wait=2s",
-                r#""wait" with value "2s": it is given twice"#,
-            ),
+            ("wait=1s&wait=2s", r#""wait" with value "2s": given twice"#),
             (
                 "watt=30s",
-                r#""watt" with value "30s": /leader takes wait and role"#,
+                r#""watt" with value "30s": /leader accepts only wait and role"#,
             ),
             (
                 "wait=%31s",

@@ -129,7 +129,7 @@ fn describe(status: &Status, lease: &ResourceName, me: &Identity, now: BootTime)
         (Role::Follower | Role::Leader, None) => format!("follower of {lease}, no leader"),
         (Role::Paused, _) => format!("{lease} is paused, no leader"),
         (Role::Stopping, _) => format!("stepping down from {lease}"),
-        (Role::Unknown, _) => format!("waiting for the store of {lease}"),
+        (Role::Unknown, _) => format!("waiting for MongoDB (lease {lease})"),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         let line = |role| describe(&status(role), &lease, &me, at(1));
         assert_eq!(line(Role::Paused), "orders is paused, no leader");
         assert_eq!(line(Role::Stopping), "stepping down from orders");
-        assert_eq!(line(Role::Unknown), "waiting for the store of orders");
+        assert_eq!(line(Role::Unknown), "waiting for MongoDB (lease orders)");
         let follower = Status {
             holder: Some(HolderView {
                 identity: Identity::new("other").unwrap(),

@@ -71,7 +71,10 @@ async fn i4_a_leader_that_loses_mongodb_logs_two_lines_and_leads_again() {
     assert_eq!(lost["reason"], "deadline");
     let (ready, body) = daemon.http("/readyz").await.unwrap();
     assert_eq!(ready, 200, "MongoDB was reached once");
-    assert!(body.contains("ok; MongoDB fails since 20"), "{body}");
+    assert!(
+        body.contains("ok; MongoDB has been failing since 20"),
+        "{body}"
+    );
     // The role becomes unknown one lease_duration after the last read.
     daemon.wait_role("unknown", LONG).await;
     proxy.resume();

@@ -92,7 +92,7 @@ fn readiness_shows_since_when_mongodb_fails() {
     let began = wall_now() - outage;
     let (code, body) = served.get("/readyz");
     assert_eq!(code, 200, "MongoDB was reached once");
-    let date = body.strip_prefix("ok; MongoDB fails since ");
+    let date = body.strip_prefix("ok; MongoDB has been failing since ");
     let (date, rest) = date.and_then(|rest| rest.split_once(' ')).expect(&body);
     let date = humantime::parse_rfc3339(date).expect(date);
     let difference = date
