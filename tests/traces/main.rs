@@ -246,7 +246,7 @@ fn tampered_guards(lines: &Lines) {
     lines.refused("I5: a guard would kill its command", |lines| {
         later(&mut lines[extended]["turn"]["input"]["Order"]["terms"]["kill_at"])
     });
-    lines.refused("a guard has other records than turns", |lines| {
+    lines.refused("a guard has a record that is not a turn", |lines| {
         let turn = lines[starts]["turn"].take();
         lines[starts]["sent"] = turn;
         lines[starts].as_object_mut().unwrap().remove("turn");

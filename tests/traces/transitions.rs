@@ -257,11 +257,14 @@ fn calls_are_changed(run: &Run) {
         answered["outcome"] == "unknown" && turns.any(|turn| renews(turn, &answered["call"]))
     });
     for outcome in ["failed", "rejected"] {
-        run.refused(&format!("it gives this, but was {outcome}"), |run| {
-            run.trace[unknown]["answered"]["outcome"] = json!(outcome);
-        });
+        run.refused(
+            &format!("it would produce this change, but was {outcome}"),
+            |run| {
+                run.trace[unknown]["answered"]["outcome"] = json!(outcome);
+            },
+        );
     }
-    run.refused("was answered with another document", |run| {
+    run.refused("was answered with a document that differs", |run| {
         let applied = run.call(|line| {
             let lease = &line["turn"]["input"]["Reply"]["outcome"]["Applied"]["Lease"];
             // Find the reply to a write of the leader, not to a read.
@@ -277,11 +280,11 @@ fn calls_are_changed(run: &Run) {
         let line = run.call(rejected);
         run.trace[line]["answered"]["outcome"] = json!("applied");
     });
-    run.refused("but the machine got", |run| {
+    run.refused("but the machine received", |run| {
         let line = run.call(rejected);
         run.trace[line]["answered"]["outcome"] = json!("failed");
     });
-    run.refused("were made in another order", |run| {
+    run.refused("were made in a different order", |run| {
         let acquisition = |line: &Value| {
             let effects = line["turn"]["effects"].as_array()?;
             let mut calls = effects.iter().map(|effect| &effect["Call"]);
@@ -324,11 +327,11 @@ fn changes_are_changed(run: &Run) {
     };
     let token = json!({ "$numberLong": "77" });
     run.refused(
-        "its update gives another document: token is Token(77) instead of",
+        "its update produces a different document: token is Token(77) instead of",
         change_field("token", token),
     );
     run.refused(
-        "its update gives another document: holder is None instead of",
+        "its update produces a different document: holder is None instead of",
         change_field("holder", Value::Null),
     );
     run.refused(
@@ -380,21 +383,27 @@ fn locks_are_changed(run: &Run) {
     };
     let held = |change: &Value| change["after"]["holders"].get(0).is_some();
     assert!(run.locks.iter().any(|line| held(&line["change"])));
-    tamper("its update gives another document: token is", |change| {
-        let granted = change["after"]["holders"].get(0).is_some();
-        if granted {
-            change["after"]["token"] = json!({ "$numberLong": "77" });
-        }
-        granted
-    });
-    tamper("its update gives another document: holders is", |change| {
-        let holder = change["after"]["holders"].get_mut(0);
-        holder
-            .map(|holder| holder["identity"] = json!("mallory"))
-            .is_some()
-    });
     tamper(
-        "its update gives another document: slot_owners is",
+        "its update produces a different document: token is",
+        |change| {
+            let granted = change["after"]["holders"].get(0).is_some();
+            if granted {
+                change["after"]["token"] = json!({ "$numberLong": "77" });
+            }
+            granted
+        },
+    );
+    tamper(
+        "its update produces a different document: holders is",
+        |change| {
+            let holder = change["after"]["holders"].get_mut(0);
+            holder
+                .map(|holder| holder["identity"] = json!("mallory"))
+                .is_some()
+        },
+    );
+    tamper(
+        "its update produces a different document: slot_owners is",
         |change| {
             let owner = change["after"]["slot_owners"].get_mut(0);
             owner.map(|owner| *owner = json!("mallory")).is_some()
@@ -407,7 +416,7 @@ fn locks_are_changed(run: &Run) {
         }
         has
     });
-    tamper("the history gets", |change| {
+    tamper("the history gained", |change| {
         let entries = |of: &str| change[of]["history"].as_array().map_or(0, Vec::len);
         let last = entries("after").checked_sub(1);
         let grows = entries("after") > entries("before");

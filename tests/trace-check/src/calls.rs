@@ -156,7 +156,7 @@ impl Calls {
         // outcome.
         if known.outcome() != outcome && outcome != Outcome::Unknown {
             return Err(format!(
-                "call {call} was answered {:?}, but the machine got {:?}",
+                "call {call} was answered {:?}, but the machine received {:?}",
                 known.outcome().as_str(),
                 outcome.as_str(),
             ));

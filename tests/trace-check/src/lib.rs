@@ -254,7 +254,7 @@ impl Checker {
         }
         if let Some(guard) = self.guards.get_mut(id) {
             let Some(turn) = record.get("turn") else {
-                return Err("a guard has other records than turns".to_owned());
+                return Err("a guard has a record that is not a turn".to_owned());
             };
             self.checked.turns += 1;
             return guard.turn(self.line, turn);

@@ -225,7 +225,7 @@ impl History<'_, '_> {
                 Some(transition) => match explained::other_answer(made, &transition.after) {
                     None => continue,
                     Some(difference) => format!(
-                        "was answered with another document than in line {}: {difference}",
+                        "was answered with a document that differs from line {}: {difference}",
                         transition.line
                     ),
                 },
@@ -254,7 +254,8 @@ impl History<'_, '_> {
         }
         for ((_, _), times) in &of_clock {
             if let Some(change) = times.contradiction() {
-                let what = "the calls of this change and of others were made in another order";
+                let what =
+                    "the calls of this change and of other changes were made in a different order";
                 self.violates(transitions[change].line, what.to_owned());
             }
         }

@@ -109,7 +109,9 @@ impl<'a> Index<'a> {
                         }
                     }
                 }
-                (Ok(()), outcome) => format!("it gives this, but was {}", outcome.as_str()),
+                (Ok(()), outcome) => {
+                    format!("it would produce this change, but was {}", outcome.as_str())
+                }
             };
             refusals.push(format!("{}: {why}", made.describe()));
         }

@@ -80,7 +80,9 @@ pub(super) fn effect(
     if expected != **actual {
         let expected = State::Lease(Box::new(expected));
         let difference = difference(&expected, &after.state);
-        return Err(format!("its update gives another document: {difference}"));
+        return Err(format!(
+            "its update produces a different document: {difference}"
+        ));
     }
     let is_new = matches!(operation, Operation::Create { .. });
     let allowed: &[&str] = if is_new { &CREATED } else { &WRITTEN };

@@ -66,7 +66,9 @@ pub(super) fn effect(
     let expected = State::Lock(Box::new(lock.clone()));
     if expected != after.state {
         let difference = difference(&expected, &after.state);
-        return Err(format!("its update gives another document: {difference}"));
+        return Err(format!(
+            "its update produces a different document: {difference}"
+        ));
     }
     let is_new = matches!(operation, LockOperation::Create { .. });
     let allowed: &[&str] = if is_new { &CREATED } else { &WRITTEN };
@@ -148,7 +150,7 @@ fn ended(performed: &Performed, before: &Stored, after: &Stored) -> Result<(), S
     match as_expected {
         true => Ok(()),
         false => Err(format!(
-            "the history gets {added:?} instead of {:?}",
+            "the history gained {added:?} instead of {:?}",
             performed.ended
         )),
     }

@@ -132,6 +132,6 @@ fn an_answer_that_no_change_shows_is_refused() {
     let [violation] = report.violations.as_slice() else {
         panic!("{:?}", report.violations);
     };
-    let expected = "was answered with another document than in line 3: revision";
+    let expected = "was answered with a document that differs from line 3: revision";
     assert!(violation.what.contains(expected), "{}", violation.what);
 }
