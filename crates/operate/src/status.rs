@@ -112,7 +112,7 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
         Err(error) => {
             let remedy = match error.kind() {
                 ErrorKind::NotFound => {
-                    "; the daemon of this lease does not run here, or it uses another --directory"
+                    "; no daemon of this lease runs here, or its --directory differs"
                 }
                 _ => "",
             };
@@ -169,7 +169,6 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
         names.join(separator)
     };
     match found.as_slice() {
-        [only] => Ok(only.clone()),
         [] => {
             let what = format!(
                 "no daemon has written a status below {}",

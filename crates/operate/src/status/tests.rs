@@ -227,6 +227,8 @@ fn stopped_daemons_do_not_count() {
         directory
     };
     write("a", true, "1970-01-01T00:01:38.000Z");
+    let only = only_directory(&roots).unwrap_err();
+    assert_eq!(only.exit, exit::CANNOT_TELL, "one stopped daemon");
     write("b", true, "1970-01-01T00:01:39.000Z");
     let none = only_directory(&roots).unwrap_err();
     assert_eq!(none.exit, exit::CANNOT_TELL);
