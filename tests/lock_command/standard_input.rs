@@ -115,7 +115,7 @@ fn a_background_job_of_a_terminal_is_refused() {
     let output = job.output();
     assert_eq!(output.code, 64, "{output:?}");
     assert!(
-        output.stdout.contains("not in its foreground"),
+        output.stdout.contains("not in the foreground"),
         "{output:?}"
     );
 }

@@ -322,6 +322,14 @@ fn ctrl_c_ends_the_script_around_an_operators_command() {
     is_interrupted(&place, &watch, "> changes", ("changes", "present"));
     let web = ["web", "--listen=127.0.0.1:0"];
     is_interrupted(&place, &web, "", ("screen", "listening on"));
+    // timeout(1) moves the command into a background group, which the table would stop.
+    let scene = place.scene(Tool::Lock);
+    let script = format!("timeout 2 {}\necho $? >> noted\n", scene.operators(&watch));
+    let mut terminal = Terminal::new(&scene, "bash", &script);
+    eventually("it ends", || scene.read("noted").contains("124"));
+    terminal.script.wait().unwrap();
+    let screen = scene.read("screen");
+    assert!(screen.contains("\"present\""), "{screen}");
 }
 
 fn holder(scene: &Scene<'_>) -> Child {

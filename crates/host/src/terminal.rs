@@ -1,7 +1,19 @@
-//! Decides if output and log lines have colors.
+//! Decides if output and log lines have colors, and if a job may use its terminal.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use rustix::termios::tcgetpgrp;
+
+use leasehold_guard::groups::own_group;
+
+/// Returns true if a read of this terminal, or a change of its settings, would stop this process
+/// because its job is in the background.
+pub fn in_background(terminal: impl AsFd) -> bool {
+    // `tcgetpgrp` fails if this terminal does not control, and thus never stops, this process.
+    tcgetpgrp(terminal).is_ok_and(|foreground| foreground.as_raw_nonzero().get() != own_group())
+}
 
 /// Returns true on a terminal with colors, unless NO_COLOR is set, as clap does for help texts.
 pub fn color(stream: &impl IsTerminal) -> bool {

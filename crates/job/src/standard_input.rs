@@ -11,7 +11,7 @@ use rustix::termios::tcgetpgrp;
 use tokio::sync::watch;
 
 use leasehold_guard::dispositions::read_without_stopping;
-use leasehold_guard::groups::own_group;
+use leasehold_host::terminal::in_background;
 
 /// Maximum number of bytes discarded before the acquisition. More input is assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
@@ -21,16 +21,15 @@ const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
 /// A background job's first read would stop it, and the lock would expire.
-const BACKGROUND: &str = "standard input is a terminal, and this job is not in its foreground";
+const BACKGROUND: &str = "standard input is a terminal, and this job is not in the foreground";
 
 /// Returns the reason if standard input cannot hold a lock.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {
-        // `tcgetpgrp` fails if this terminal does not control, and thus never stops, this process.
-        return match tcgetpgrp(input) {
-            Ok(foreground) if foreground.as_raw_nonzero().get() != own_group() => Err(BACKGROUND),
-            Ok(_) | Err(_) => Ok(()),
+        return match in_background(input) {
+            true => Err(BACKGROUND),
+            false => Ok(()),
         };
     }
     let mut input = own_handle().map_err(|_| ENDED)?;

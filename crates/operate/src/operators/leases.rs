@@ -24,6 +24,7 @@ use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim};
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
+use leasehold_host::terminal::in_background;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
@@ -193,8 +194,10 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
     // for MongoDB.
     let (scope, _, doing) = listing.parts();
     let followed = session.follow(scope, doing).await?;
+    // A background job may not change the terminal's settings; the kernel would stop the job.
+    let may_draw = !(io::stdin().is_terminal() && in_background(io::stdin()));
     let ended = async {
-        match io::stdout().is_terminal() && !session.json {
+        match io::stdout().is_terminal() && !session.json && may_draw {
             true => table(session, listing, followed).await,
             false => changes(listing, followed).await,
         }
