@@ -205,7 +205,7 @@ async fn a_request_that_the_leader_does_not_apply_is_explained_and_can_be_withdr
     let lease = name(&stage).await;
     leasehold(&stage, &["cancel", &lease])
         .await
-        .expect(1, &["no request to cancel; nothing written"]);
+        .expect(0, &["no request to cancel; nothing written"]);
     let request = doc! { "kind": "step_down", "token": 7_i64, "by": "a script" };
     stage.stored().set(doc! { "request": request }).await;
     let described = leasehold(&stage, &["describe", &lease]).await;

@@ -52,7 +52,7 @@ pub(super) fn decide(
         ActionKind::Pause if paused && !is_held => already("paused already"),
         ActionKind::Pause if paused => Await,
         ActionKind::Resume if !paused => already("it is not paused"),
-        ActionKind::Cancel if lease.request.is_none() => refused("no request to cancel".to_owned()),
+        ActionKind::Cancel if lease.request.is_none() => already("no request to cancel"),
         _ if is_standing(kind, lease) => Await,
         _ => Write,
     }

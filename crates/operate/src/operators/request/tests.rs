@@ -115,7 +115,7 @@ fn a_decision_depends_on_the_lease_as_it_is() {
         (Pause, free(paused()), "Already: paused already"),
         (Resume, doc! {}, "Already: it is not paused"),
         (Resume, free(paused()), "write"),
-        (Cancel, doc! {}, "Refused: no request to cancel"),
+        (Cancel, doc! {}, "Already: no request to cancel"),
         (Cancel, requested("step_down", None, 6), "write"),
     ];
     for (kind, changes, expected) in cases {
