@@ -13,6 +13,7 @@ use super::Invocation;
 use super::help::{WIDTH_MAX, arranged, width, with_tip};
 use crate::config::{MASK, looks_secret};
 use crate::exit;
+use leasehold_host::terminal::color;
 use leasehold_operate::operators::OperatorCommand;
 
 /// Leader election for replicated workloads, on the MongoDB they already have
@@ -62,7 +63,7 @@ fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
     };
     match locks.subcommand_name() {
         Some(name @ "break") if locks.value_source("output") == Some(ValueSource::CommandLine) => {
-            let remedy = format!("leave it out with {name}");
+            let remedy = format!("remove --output from {name}");
             let message = format!("--output applies to the list of locks and to prune: {remedy}");
             Err(wrong("locks", &message))
         }
@@ -106,8 +107,8 @@ Examples:
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 64 usage, 69 MongoDB unreachable or refusing, 71 system error, 75 lock not \
-acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
+Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 3 a request is still under way, 64 usage, 69 MongoDB unreachable or refusing, 71 system error, 75 lock not \
+acquired, 76 lock lost, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const fn version() -> &'static str {
     concat!(
@@ -138,15 +139,27 @@ pub struct UsageError {
 impl UsageError {
     /// Prints help to standard output, and errors to standard error.
     pub fn print(&self) -> ExitCode {
-        let plain = self.error.render().to_string();
-        let masked = mask(&plain, &self.arguments);
-        if masked == plain {
-            // If printing fails, the exit code alone reports the error.
-            let _ = self.error.print();
-        } else {
-            let _ = std::io::stderr().lock().write_all(masked.as_bytes());
-        }
+        // If printing fails, the exit code alone reports the error.
+        let _ = match self.error.use_stderr() {
+            true => {
+                let mut stderr = std::io::stderr().lock();
+                stderr.write_all(self.text(color(&stderr)).as_bytes())
+            }
+            false => self.error.print(),
+        };
         ExitCode::from(self.code())
+    }
+
+    /// Returns the error without secrets, and with the prefix of all errors instead of clap's.
+    fn text(&self, color: bool) -> String {
+        let rendered = self.error.render();
+        let plain = rendered.to_string();
+        let masked = mask(&plain, &self.arguments);
+        let text = match color && masked == plain {
+            true => rendered.ansi().to_string(),
+            false => masked,
+        };
+        text.replacen("error:", "leasehold:", 1)
     }
 
     /// Returns 0 for help and version, and 64 for errors, because clap's exit code 2 means "cannot
@@ -208,13 +221,17 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         // A flag, or a value that begins with a dash, is not a command.
         error.remove(ContextKind::Suggested);
     } else if subcommand.is_some_and(takes_command) {
-        let mut tips =
-            vec![format!("to run a command, put '--' before it: -- {unexpected} …").into()];
+        let mut tips = Vec::new();
         if subcommand.is_some_and(|command| command.get_name() == "run") {
-            tips.insert(0, format!("to name the lease: --lease {unexpected}").into());
+            tips.push(format!("to name the lease: --lease {unexpected}").into());
         }
-        let tips = ContextValue::StyledStrs(tips);
-        error.insert(ContextKind::Suggested, tips);
+        if !arguments.iter().any(|argument| argument == "--") {
+            tips.push(format!("to run a command, put '--' before it: -- {unexpected} …").into());
+        }
+        match tips.is_empty() {
+            true => error.remove(ContextKind::Suggested),
+            false => error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips)),
+        };
     }
     error
 }
@@ -230,11 +247,11 @@ fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
     };
     Some(match argument {
         "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
-        "-u" | "--unlock" => "a lock is free when its command has ended",
+        "-u" | "--unlock" => "the lock is released when its command ends: leave it out",
         "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
         "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
         _ if !argument.starts_with('-') && count() => {
-            "-n takes no value, it is --no-wait; for N holders at a time: --slots N"
+            "-n (--no-wait) takes no value; for N holders at a time: --slots N"
         }
         _ => return None,
     })

@@ -42,15 +42,7 @@ const CONNECTION: &str =
     "  export LEASEHOLD_MONGODB__URI='mongodb://…'  # or --mongodb-uri-file FILE";
 const EXAMPLES: &str = "Examples:\n";
 /// Commands that require a lease name.
-const OF_A_LEASE: [&str; 7] = [
-    "describe",
-    "step-down",
-    "pause",
-    "resume",
-    "cancel",
-    "repair",
-    "retire",
-];
+const OF_A_LEASE: [&str; 6] = ["step-down", "pause", "resume", "cancel", "repair", "retire"];
 
 pub(super) fn width() -> usize {
     let size = tcgetwinsize(stdout()).ok();
@@ -242,6 +234,13 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if is_list => {
             format!("to show one of them: leasehold describe {unknown}")
         }
+        ErrorKind::InvalidSubcommand if ["list", "ls", "get"].contains(&&*unknown) => {
+            "the commands that list are: leasehold leases, leasehold locks".to_owned()
+        }
+        ErrorKind::InvalidSubcommand if unknown == "unlock" => {
+            "a lock is released when its command ends; after a crash: leasehold locks break NAME"
+                .to_owned()
+        }
         ErrorKind::InvalidSubcommand => match (parent(&unknown), nearest(&unknown, names)) {
             (Some(parent), _) => format!("leasehold {} {unknown}", parent.get_name()),
             (None, Some(near)) => format!("a similar command exists: '{near}'"),
@@ -253,6 +252,9 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         ErrorKind::MissingRequiredArgument if given("prune") => "such as --unused-for 30d".to_owned(),
         ErrorKind::MissingRequiredArgument if given("repair") => {
             "the token must exceed each token that was used: leasehold repair NAME --token-at-least 5000".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument if given("describe") => {
+            "leasehold leases and leasehold locks list the names".to_owned()
         }
         ErrorKind::MissingRequiredArgument if given("locks") => {
             "leasehold locks lists the locks".to_owned()

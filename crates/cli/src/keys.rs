@@ -202,8 +202,7 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
         _ => flag,
     };
     match (key.section, key.name) {
-        ("lease", "name") => flag.visible_alias("lease"),
-        ("identity", "name") => flag.visible_alias("identity"),
+        ("lease" | "identity", "name") => flag.long(key.section).alias(key.flag()),
         _ => flag,
     }
 }

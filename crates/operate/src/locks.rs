@@ -37,6 +37,23 @@ Examples:
 Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, or it is not known whether a \
 write was applied, 78 configuration, or the name is a lease's.";
 
+const BREAK_HELP: &str = "\
+Examples:
+  leasehold locks break nightly-report
+                             waits until it is certain that they do not renew
+  leasehold locks break nightly-report --force
+                             unsafe: a live holder keeps running until its next renewal
+
+Exit codes: 0 removed, 1 nothing to remove, or refused; 64 usage; 69 MongoDB unreachable or refusing, or it is not known \
+whether the write was applied; 78 configuration, or the name is a lease's.";
+
+const PRUNE_HELP: &str = "\
+Examples:
+  leasehold locks prune --unused-for 30d
+
+Exit codes: 0 pruned, 1 nothing to prune; 64 usage; 69 MongoDB unreachable or refusing, or it is not known whether a \
+write was applied; 78 configuration.";
+
 /// Arguments of `leasehold locks`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -62,8 +79,10 @@ pub struct LocksArgs {
 #[derive(Debug, Subcommand)]
 enum LocksCommand {
     /// Remove expired holders and waiters of a lock
+    #[command(after_help = BREAK_HELP)]
     Break(BreakArgs),
     /// Shrink the documents of unused locks, keeping their tokens
+    #[command(after_help = PRUNE_HELP)]
     Prune(PruneArgs),
 }
 

@@ -78,13 +78,22 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     assert!(!text.contains("-- --"), "{text}");
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
+    let text = said(&["run", "orders", "--", "./cmd"]);
+    assert!(text.contains("to name the lease: --lease orders"), "{text}");
+    assert!(!text.contains("put '--'"), "{text}");
     for (arguments, tip) in [
         (&["leases", "orders"][..], "leasehold describe orders"),
         (&["locks", "orders"], "leasehold describe orders"),
         (&["locks", "--name", "orders"], "leasehold describe NAME"),
         (&["lease"], "a similar command exists: 'leases'"),
         (&["retire", "orders"], "leasehold leases retire"),
-        (&["describe"], "leasehold leases lists the leases"),
+        (&["list"], "leasehold leases, leasehold locks"),
+        (&["unlock", "jobs"], "leasehold locks break"),
+        (
+            &["describe"],
+            "leasehold leases and leasehold locks list the names",
+        ),
+        (&["pause"], "leasehold leases lists the leases"),
         (&["locks", "break"], "leasehold locks lists the locks"),
         (&["transfer", "orders"], "--candidates lists the candidates"),
     ] {
@@ -210,7 +219,7 @@ fn the_short_help_has_the_flags_for_the_first_setup() {
         run.render_help().to_string(),
         run.render_long_help().to_string(),
     );
-    for flag in ["--lease-name", "--mongodb-uri-file", "--http-listen"] {
+    for flag in ["--lease <NAME>", "--mongodb-uri-file", "--http-listen"] {
         assert!(short.contains(flag) && long.contains(flag), "{flag}");
     }
     assert!(!short.contains("--hooks-on-lead") && long.contains("--hooks-on-lead"));
@@ -230,8 +239,12 @@ fn connection_strings_are_masked_in_usage_errors() {
         vec![uri],
     ] {
         let stop = parsed(&arguments).expect_err("not legal");
-        let shown = mask(&stop.error.render().to_string(), &stop.arguments);
-        assert!(!shown.contains("hunter2"), "{arguments:?}: {shown}");
+        for color in [true, false] {
+            let shown = stop.text(color);
+            assert!(!shown.contains("hunter2"), "{arguments:?}: {shown}");
+        }
+        let shown = stop.text(false);
+        assert!(shown.starts_with("leasehold: "), "{shown}");
         assert_eq!(stop.code(), exit::USAGE, "{arguments:?}");
     }
 }
@@ -297,7 +310,7 @@ fn the_help_of_locks_does_not_mention_leadership() {
             of = of.find_subcommand_mut(name).expect("a subcommand");
         }
         let help = of.render_long_help().to_string();
-        assert!(help.contains("--identity-name"), "{help}");
+        assert!(help.contains("--identity <"), "{help}");
         for word in ["leader", "candidate", "step-down", "supervised"] {
             assert!(!help.contains(word), "{word}: {help}");
         }

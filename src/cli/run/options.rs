@@ -33,13 +33,18 @@ const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
 
 const HELP: &str = "\
 Examples:
-  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri
-  leasehold run --lease orders --mongodb-uri mongodb://localhost
+  leasehold run --lease orders
+                             contend for the lease and publish who leads
+  leasehold run --lease orders -- ./scheduler
+                             run a command exactly while this replica leads
   leasehold run --config /etc/leasehold.toml --config site.yaml
   leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
 
 Signals: TERM, INT and QUIT step down, release the lease and exit 0 (after Ctrl-C on a terminal, leasehold ends by \
-SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second one 1s or more after the first exits at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.";
+SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second one 1s or more after the first exits at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.
+
+Exit codes: 0 stopped, 1 second signal or a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 configuration. If CMD ends by itself: its own code, \
+76 if CMD exited with 0 but left processes that were stopped, 126/127 CMD cannot be executed / found, 128+N CMD was ended by signal N.";
 
 /// Arguments of `leasehold run`.
 #[derive(Debug, Args)]
@@ -60,7 +65,7 @@ impl RunArgs {
         }
         let flag = given(&OF_NO_COMMAND, &self.configuration.sources)?;
         Some(format!(
-            "--{flag} applies to a workload that leasehold does not run: leave it out, because leasehold waits until the command after -- has ended"
+            "--{flag} has no effect with a command after --, because leasehold waits until the command has ended: leave it out"
         ))
     }
 }

@@ -41,7 +41,9 @@ Examples:
                              live table on a terminal; otherwise one JSON line per change except renewals
   leasehold leases -o json | jq -r '.[] | select(.state == \"free\").lease'
   leasehold leases retire trial
-                             hide an unused lease; --all lists it";
+                             hide an unused lease; --all lists it
+
+Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration; with --watch 128 + number of the signal that ended it.";
 
 const DESCRIBE_HELP: &str = "\
 Examples:
@@ -52,7 +54,9 @@ Examples:
   leasehold describe nightly-report -o json | jq '.successes[-1].at'
                              when the job last succeeded, for a script
 
-The candidates of a lease with a silent holder are always asked, if the role permits it.";
+The candidates of a lease with a silent holder are always asked, if the role permits it.
+
+Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or no such lease or lock.";
 
 const REPAIR_HELP: &str = "\
 After a restore, a lease may hand out tokens that were used before. Stop all candidates. Find the highest token in logs, \
@@ -119,7 +123,7 @@ pub enum OperatorCommand {
     Resume(AwaitedArgs),
     /// Withdraw a request that the leader has not applied
     #[command(after_help = examples("  leasehold cancel orders
-                             exit code 1 if the lease has no request"))]
+                             exit code 0 too if the lease has no request"))]
     Cancel(WriteArgs),
     /// Raise the token of a lease after a backup was restored
     ///
