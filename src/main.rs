@@ -2,10 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use leasehold::{cli, signals, workload};
+use leasehold::{cli, log, signals, workload};
+use leasehold_host::terminal;
 
 fn main() -> ExitCode {
     signals::prepare();
@@ -18,8 +19,17 @@ fn main() -> ExitCode {
         Err(stop) => return stop.print(),
     };
     cli::dispatch(invocation).unwrap_or_else(|error| {
-        // If standard error is closed, the exit code alone reports the failure.
-        let _ = writeln!(std::io::stderr().lock(), "leasehold: {error}");
+        if log::writes_json() {
+            tracing::error!("{error}");
+        } else {
+            let mut stderr = std::io::stderr().lock();
+            let mut message = format!("leasehold: {error}");
+            if stderr.is_terminal() {
+                message = terminal::folded(&message);
+            }
+            // If standard error is closed, the exit code alone reports the failure.
+            let _ = writeln!(stderr, "{message}");
+        }
         ExitCode::from(error.exit)
     })
 }

@@ -6,6 +6,7 @@ mod throttle;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::set_global_default;
@@ -21,6 +22,13 @@ use crate::terminal;
 /// other commands log text, because humans read it, for example in a mail from cron.
 pub fn is_json_by_default() -> bool {
     !io::stderr().is_terminal()
+}
+
+static WRITES_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if the log of this process has started and is JSON.
+pub fn writes_json() -> bool {
+    WRITES_JSON.load(Ordering::Relaxed)
 }
 
 /// A handle on the running log.
@@ -48,6 +56,7 @@ pub fn start(level: LevelFilter, json: bool) -> LogHandle {
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Arc::clone(&stderr))
         .with_target(false);
+    WRITES_JSON.store(json, Ordering::Relaxed);
     let layer = if json {
         layer.json().flatten_event(true).boxed()
     } else {

@@ -1,4 +1,4 @@
-//! Decides if output and log lines have colors, and if a job may use its terminal.
+//! Colors, wrapped messages and job control on a terminal.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -7,6 +7,9 @@ use std::os::fd::AsFd;
 use rustix::termios::tcgetpgrp;
 
 use leasehold_guard::groups::own_group;
+
+const COLUMNS: usize = 80;
+const INDENT: &str = "\n  ";
 
 /// Returns true if a read of this terminal, or a change of its settings, would stop this process
 /// because its job is in the background.
@@ -25,6 +28,27 @@ fn are_wanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     no_color.is_none_or(OsStr::is_empty) && term.is_some_and(|term| term != "dumb")
 }
 
+/// Breaks a message between words for a terminal, and indents all lines but the first.
+pub fn folded(message: &str) -> String {
+    let mut folded = String::new();
+    for line in message.lines() {
+        if !folded.is_empty() {
+            folded.push_str(INDENT);
+        }
+        for (number, word) in line.trim_start().split(' ').enumerate() {
+            let (_, last) = folded.rsplit_once('\n').unwrap_or(("", &folded));
+            let length = last.chars().count() + 1 + word.chars().count();
+            folded.push_str(match number {
+                0 => "",
+                _ if length > COLUMNS => INDENT,
+                _ => " ",
+            });
+            folded.push_str(word);
+        }
+    }
+    folded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,5 +63,24 @@ mod tests {
         assert!(!wanted(Some("1"), Some("xterm")));
         assert!(!wanted(None, Some("dumb")));
         assert!(!wanted(None, None));
+    }
+
+    #[test]
+    fn a_long_message_is_folded_between_words() {
+        let long = "word ".repeat(40);
+        let text = format!("leasehold: lock a: {long}end\nnext");
+        let text = folded(&text);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{text}"
+        );
+        assert!(
+            text.lines().skip(1).all(|line| line.starts_with("  ")),
+            "{text}"
+        );
+        assert!(text.ends_with(" end\n  next"), "{text}");
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words.len(), 3 + 40 + 2);
+        assert_eq!(folded("held"), "held");
     }
 }

@@ -9,9 +9,7 @@ use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::duration::shown;
 use leasehold_host::log::Stderr;
-
-const COLUMNS: usize = 80;
-const INDENT: &str = "\n  ";
+use leasehold_host::terminal::folded;
 
 /// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
 /// Drops lines that would block, because a stopped reader must not stop a wait or a held lock.
@@ -88,49 +86,4 @@ impl JobMessages {
 fn place(token: i64, slot: Option<u32>) -> String {
     let slot = slot.map(|slot| format!(", slot {slot}"));
     format!("token {token}{}", slot.unwrap_or_default())
-}
-
-/// Breaks a message between words, and indents all lines but the first.
-fn folded(message: &str) -> String {
-    let mut folded = String::new();
-    for line in message.lines() {
-        if !folded.is_empty() {
-            folded.push_str(INDENT);
-        }
-        for (number, word) in line.split(' ').enumerate() {
-            let (_, last) = folded.rsplit_once('\n').unwrap_or(("", &folded));
-            let length = last.chars().count() + 1 + word.chars().count();
-            folded.push_str(match number {
-                0 => "",
-                _ if length > COLUMNS => INDENT,
-                _ => " ",
-            });
-            folded.push_str(word);
-        }
-    }
-    folded
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_message_is_folded_between_words() {
-        let long = "word ".repeat(40);
-        let text = format!("leasehold: lock a: {long}end\nnext");
-        let text = folded(&text);
-        assert!(
-            text.lines().all(|line| line.chars().count() <= COLUMNS),
-            "{text}"
-        );
-        assert!(
-            text.lines().skip(1).all(|line| line.starts_with("  ")),
-            "{text}"
-        );
-        assert!(text.ends_with(" end\n  next"), "{text}");
-        let words: Vec<_> = text.split_whitespace().collect();
-        assert_eq!(words.len(), 3 + 40 + 2);
-        assert_eq!(folded("held"), "held");
-    }
 }
