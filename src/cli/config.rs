@@ -7,8 +7,12 @@ use serde_json::json;
 
 use super::{CommandError, answer};
 use crate::config::{Key, MASK, Origin, Setting, ValueType, find, is_section, suggest_key};
+use crate::election::ResourceName;
+use crate::publish::directory::default_directory;
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::say;
+
+const DIRECTORY: &str = "status.directory";
 
 const HELP: &str = "\
 Secrets are masked.
@@ -17,7 +21,9 @@ Examples:
   leasehold config
   leasehold config lease.renew_deadline
   leasehold config lease
-  leasehold config --config /etc/leasehold.toml --output json";
+  leasehold config --config /etc/leasehold.toml --output json
+
+Exit codes: 0 done, 64 usage, 78 invalid configuration.";
 
 /// Arguments of `leasehold config`.
 #[derive(Debug, Args)]
@@ -84,21 +90,36 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     for ignored in sources.ignored_variables() {
         say(&ignored.to_string());
     }
+    let derived = derived_directory(&settings);
     let selected = args.key.as_ref();
     settings.retain(|setting| selected.is_none_or(|selected| selected.contains(setting.key)));
     let text = match (args.output, selected, &settings[..]) {
         (ConfigFormat::Json, ..) => as_json(&settings),
-        (ConfigFormat::Toml, Some(Selected::Key(_)), [only]) => {
-            format!("{}\n", on_one_line(only.shown()))
+        (ConfigFormat::Toml, Some(Selected::Key(key)), [only]) => {
+            let derived = derived.filter(|_| key.path() == DIRECTORY);
+            let value = derived.as_deref().unwrap_or(only.shown());
+            format!("{}\n", on_one_line(value))
         }
-        (ConfigFormat::Toml, ..) => as_toml(&settings),
+        (ConfigFormat::Toml, ..) => as_toml(&settings, derived.as_deref()),
     };
     answer(text.as_bytes())
 }
 
+/// Returns the status directory that a daemon with these settings uses, if the settings name a
+/// lease and no directory.
+fn derived_directory(settings: &[Setting]) -> Option<String> {
+    let value = |path| {
+        let mut named = settings.iter().filter(|setting| setting.key.path() == path);
+        named.next().map(Setting::shown)
+    };
+    let lease = ResourceName::new(value("lease.name")?).ok()?;
+    let unset = value(DIRECTORY)?.is_empty();
+    unset.then(|| default_directory(&lease, None).display().to_string())
+}
+
 /// Renders a valid configuration file. Masked secrets and names with the id of this process are
 /// commented out.
-fn as_toml(settings: &[Setting]) -> String {
+fn as_toml(settings: &[Setting], derived: Option<&str>) -> String {
     let mut text = String::new();
     let mut section = "";
     for setting in settings {
@@ -117,7 +138,11 @@ fn as_toml(settings: &[Setting]) -> String {
         };
         let hidden = shown == MASK || setting.origin == Origin::Host;
         let comment = if hidden { "# " } else { "" };
-        let origin = on_one_line(&setting.origin.to_string());
+        let origin = match derived.filter(|_| setting.key.path() == DIRECTORY) {
+            Some(directory) => format!("default: {directory}"),
+            None => setting.origin.to_string(),
+        };
+        let origin = on_one_line(&origin);
         let _ = writeln!(text, "{comment}{name} = {value} # {origin}");
     }
     text

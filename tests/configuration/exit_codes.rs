@@ -144,6 +144,15 @@ fn the_effective_configuration_is_valid_toml_with_origins() {
             answer.stdout
         );
     }
+    let directory = answer
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("directory"));
+    let directory = directory.expect("the status directory");
+    assert!(
+        directory.starts_with("directory = \"\" # default: /") && directory.ends_with("/orders"),
+        "{directory}"
+    );
     let read = File::from_str(&answer.stdout, FileFormat::Toml)
         .collect()
         .expect("valid TOML");
