@@ -291,7 +291,7 @@ impl Daemon {
                         }
                         StopRequest::Repeated => {}
                         StopRequest::Second => {
-                            warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
+                            warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, so it must expire");
                             self.demoted().await;
                             self.flush().await;
                             return Ok(exit::NEGATIVE.into());

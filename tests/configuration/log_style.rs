@@ -76,20 +76,26 @@ const LOCK: [&str; 7] = [
     "true",
 ];
 
-#[test]
-fn a_daemon_writes_json_to_a_pipe_and_text_to_a_terminal() {
-    let files = Files::new();
-    let directory = format!(
-        "--status-directory={}",
-        files.path().join("status").display()
-    );
-    let run = [
+fn directory(files: &Files) -> String {
+    let status = files.path().join("status");
+    format!("--status-directory={}", status.display())
+}
+
+fn run(directory: &str) -> [&str; 5] {
+    [
         "run",
         "--lease=orders",
         "--http-listen=",
         NOWHERE,
-        &directory,
-    ];
+        directory,
+    ]
+}
+
+#[test]
+fn a_daemon_writes_json_to_a_pipe_and_text_to_a_terminal() {
+    let files = Files::new();
+    let directory = directory(&files);
+    let run = run(&directory);
     let line = first_line(false, &run, &[]);
     assert!(line.starts_with("{\"timestamp\":"), "{line}");
     let line = first_line(true, &run, &[("TERM", "dumb")]);
@@ -105,24 +111,32 @@ fn a_lock_writes_text_to_a_pipe_unless_json_is_configured() {
     let (date, rest) = line.split_once(' ').expect("a working fixture");
     assert!(date.ends_with('Z') && date.contains('T'), "{line}");
     assert!(
-        rest.starts_with("WARN  MongoDB join failed (attempt 1), retrying in 1s: "),
+        rest.starts_with("WARN  MongoDB call failed (attempt 1), retrying in 1s: "),
         "{line}"
     );
     assert!(!line.contains('\u{1b}'), "{line}");
+    let line = first_line(true, &LOCK, &[("TERM", "xterm")]);
+    assert!(
+        line.starts_with("leasehold: lock jobs: MongoDB call failed (attempt 1)"),
+        "{line}"
+    );
     let line = first_line(false, &LOCK, &[("LEASEHOLD_LOG__FORMAT", "json")]);
     assert!(line.starts_with("{\"timestamp\":"), "{line}");
 }
 
 #[test]
 fn colors_depend_on_the_terminal_and_no_color() {
-    let line = first_line(true, &LOCK, &[("TERM", "xterm")]);
+    let files = Files::new();
+    let directory = directory(&files);
+    let run = run(&directory);
+    let line = first_line(true, &run, &[("TERM", "xterm")]);
     assert!(
         line.contains("\u{1b}[33mWARN \u{1b}[0m MongoDB"),
         "{line:?}"
     );
     for refusal in [("TERM", "dumb"), ("NO_COLOR", "1")] {
         let environment = [("TERM", "xterm"), refusal];
-        let line = first_line(true, &LOCK, &environment);
+        let line = first_line(true, &run, &environment);
         assert!(
             !line.contains('\u{1b}') && line.contains("WARN  MongoDB"),
             "{line:?}"

@@ -12,7 +12,7 @@ const ARITHMETIC: &str = "electionTimeoutMillis 2s × 1.15 + 0.6s = 2.9s without
 async fn a_single_warning_shows_the_arithmetic_and_the_remedy() {
     let contest = Contest::new("store-elections-short").await;
     let daemon = contest.candidate("a").leading(LONG).await;
-    let message = "an election of the replica set costs the leadership";
+    let message = "a MongoDB election would end the leadership";
     daemon.wait_logged(message, LONG).await;
     daemon.wait_renewal(LONG).await;
     let [line] = &records(&daemon, message)[..] else {
@@ -37,7 +37,7 @@ async fn the_warning_mentions_assumed_settings() {
         .uri(&set.uri_for(&user))
         .flag("--lease-profile=fast");
     let daemon = daemon.leading(LONG).await;
-    let message = "costs the leadership, assuming MongoDB's default settings (the role has no right \
+    let message = "would end the leadership, assuming MongoDB's default settings (the role lacks the privilege \
                    replSetGetConfig): electionTimeoutMillis 10s";
     daemon.wait_logged(message, LONG).await;
     daemon
@@ -55,11 +55,11 @@ async fn the_fast_profile_fits_a_set_with_short_elections() {
         .flag("--lease-profile=fast")
         .flag("--log-level=debug");
     let daemon = daemon.leading(LONG).await;
-    let message = "an election of the replica set keeps the leadership";
+    let message = "the leadership survives a MongoDB election";
     daemon.wait_logged(message, LONG).await;
     let said = &records(&daemon, message)[0]["message"];
     assert!(said.as_str().unwrap().contains(ARITHMETIC), "{said}");
-    assert_eq!(records(&daemon, "costs the leadership").len(), 0);
+    assert_eq!(records(&daemon, "would end the leadership").len(), 0);
     let lease = contest.document().await;
     let holder = lease.get_document("holder").unwrap();
     assert_eq!(holder.get_i64("lease_duration_ms").unwrap(), 8_000);

@@ -89,7 +89,7 @@ async fn a_hanging_disk_is_reported_and_the_leader_keeps_leading() {
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
     daemon
-        .wait_logged("writes of the status files return again", LONG)
+        .wait_logged("status files are written again", LONG)
         .await;
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .patient()
         .flag("--lease-duration=1s")
         .exits(69)
-        .says("MongoDB join failed (attempt 1), retrying in ")
+        .says("MongoDB call failed (attempt 1), retrying in ")
         .says("failing_for=")
         .says("lock patient: gave up after 1"),
         Situation::run("port closed, for a daemon", &of_set(&closed, SET), "unreached")

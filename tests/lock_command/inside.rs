@@ -27,7 +27,7 @@ fn an_inner_lock_of_the_same_name_runs_immediately_with_the_same_token() {
 fn shared_cannot_become_exclusive() {
     let place = Place::new();
     let done = place.run_under("upgrade", &["--shared"], &inner(&place, "upgrade", "true"));
-    done.says(75, "cannot be held as exclusive");
+    done.says(75, "cannot also be held as exclusive");
     let script = inner(&place, "downgrade --shared", "true");
     let down = place.run_under("downgrade", &[], &script);
     assert_eq!(down.code, 0, "{down:?}");

@@ -62,7 +62,7 @@ fn with_filter(place: &Place, lock: &str, linger: &str, filter: &str) -> Output 
 fn a_command_whose_filter_was_stopped_runs_again() {
     let place = Place::new();
     let cut_off = with_filter(&place, "filter", "300ms", "sleep 1000");
-    cut_off.says(76, "processes that it left were stopped");
+    cut_off.says(76, "its leftover processes were stopped");
     let complete = with_filter(&place, "filter", "60s", "sleep 0.1");
     assert_eq!(complete.code, 0, "{complete:?}");
     assert_eq!(with_filter(&place, "filter", "60s", ":").code, 77);
@@ -78,7 +78,7 @@ fn a_command_whose_filter_was_stopped_by_a_signal_runs_again() {
     let pid = place.wait_noted("ran")[2].parse().unwrap();
     eventually("the command has exited", || !is_alive(pid));
     job.signal(rustix::process::Signal::TERM);
-    job.output().says(76, "processes that it left were stopped");
+    job.output().says(76, "its leftover processes were stopped");
     assert_eq!(place.run_empty("stopped-filter", ONCE).code, 0);
 }
 

@@ -33,7 +33,7 @@ pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Durati
 pub fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
     let seconds = format!("{number}s");
     if parse_duration(&seconds, min, max).is_ok() {
-        format!("expected a duration with its unit: write \"{seconds}\" if seconds are meant")
+        format!("expected a duration with its unit: write \"{seconds}\" for seconds")
     } else {
         format!("expected a duration with its unit, {}", range(min, max))
     }

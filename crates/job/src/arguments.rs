@@ -49,7 +49,7 @@ lock is held until standard input closes; after a signal, for workload.stop_grac
 already at its end, as with /dev/null, or is a terminal and the job runs in the background.
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused a resource that leasehold or \
-the command needs, 75 not acquired, 76 lost while the command ran, or processes that it left were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
+the command needs, 75 not acquired, 76 lost while the command ran, or its leftover processes were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
 /// Arguments of `leasehold lock`.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tracing::{debug, error, info, warn};
+use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::messages::JobMessages;
 use super::observation_cache::ObservationCache;
@@ -43,7 +43,7 @@ impl LockSurfaces for ContenderLog {
         if announced && self.messages.at_terminal() {
             self.messages.acquired(token, slot, waited);
         } else if announced {
-            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(waited));
+            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(Duration::from_millis(waited_ms)));
         } else {
             // At level info, this line would be noise in the mail of a successful cron job.
             debug!(%lock, %identity, token, slot, waited_ms, "lock acquired");
@@ -85,7 +85,7 @@ impl LockSurfaces for ContenderLog {
                 }
             ),
             LockNotice::PlaceLost => {
-                warn!(%lock, "lost the place in the queue, rejoining at the end")
+                warn!(%lock, "lost the place in the queue; rejoining at the end")
             }
             LockNotice::QueueFull => warn!(%lock, "queue full ({QUEUE_MAX}), retrying"),
             LockNotice::InvalidLeaseDuration { identity, millis } => warn!(
@@ -126,20 +126,30 @@ impl LockSurfaces for ContenderLog {
                         _ => format!(", retrying in {}", shown(self.retry_interval)),
                     };
                     let what = match operation {
-                        "try" => "join",
+                        "try" | "join" => "call",
                         "sweep" => "eviction",
                         other => other,
                     };
+                    let what = format!("MongoDB {what} failed (attempt {failures}){retry}");
+                    if self.messages.at_terminal() && enabled!(Level::WARN) {
+                        self.messages.print(&format!("{what}: {failure}"));
+                        return;
+                    }
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
-                        failing_for_ms = millis(failing_for),
-                        "MongoDB {what} failed (attempt {failures}){retry}"
+                        failing_for_ms = millis(failing_for), "{what}"
                     );
                 }
             }
             None if health.is_unchanged_by(answered) => {}
             None => {
                 if let Some((lasted, failures)) = errors.over(now) {
+                    if self.messages.at_terminal() && enabled!(Level::INFO) {
+                        let lasted = shown(lasted);
+                        self.messages
+                            .print(&format!("MongoDB answers again after {lasted}"));
+                        return;
+                    }
                     let after_ms = millis(lasted);
                     info!(%lock, %identity, operation, after_ms, failures, "MongoDB answers again");
                 }

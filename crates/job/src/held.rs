@@ -236,7 +236,7 @@ impl Work<'_> {
             }
         }
         if finished.is_incomplete() {
-            messages.say("the command exited with 0, but processes that it left were stopped");
+            messages.say("the command exited with 0, but its leftover processes were stopped");
             return exit::INCOMPLETE;
         }
         // A stop signal just before the start prevents the start.

@@ -142,8 +142,8 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
     };
     if !may {
         messages.say(&format!(
-            "already held as {} by an outer command; it cannot be held as {} at the same time \
-             (deadlock). Take it that way in the outer command",
+            "already held as {} by an outer command; cannot also be held as {} (deadlock); \
+             request this mode in the outer command",
             held.mode,
             args.want().entry_mode().as_str(),
         ));

@@ -175,14 +175,14 @@ impl Work<'_> {
                         info!(
                             lock = %self.job.args.name, signal = %stop,
                             stop_grace = %shown(stop_grace),
-                            "stop signal received; holding the lock until standard input closes, for stop_grace at most"
+                            "stop signal received; holding the lock until standard input closes, at most for stop_grace"
                         );
                     }
                     StopRequest::Repeated => {}
                     StopRequest::Second => {
                         warn!(
                             lock = %self.job.args.name, signal = %stop,
-                            "second stop signal, exiting now; lock not released, it expires"
+                            "second stop signal, exiting now; lock not released, so it must expire"
                         );
                         return (Over::StillOpen, stopped);
                     }

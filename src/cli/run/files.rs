@@ -61,7 +61,7 @@ pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> K
     let deployment = recorded_deployment(directory.path()).unwrap_or_else(|error| {
         warn!(
             %lease, path = %file.display(), why = %error,
-            "deployment record unreadable; following the connection string wherever it leads"
+            "deployment record unreadable; using the deployment of the connection string"
         );
         None
     });
@@ -113,7 +113,7 @@ pub(super) async fn watch(
             }
             None => {
                 if throttle.over(now).is_some() {
-                    info!(%lease, surface, %path, "writes of the status files return again");
+                    info!(%lease, surface, %path, "status files are written again");
                 }
             }
         }

@@ -85,19 +85,30 @@ impl Reporter {
     ) {
         self.wants_hints = config.mongodb.watch == WatchMode::Hints;
         let timings = &config.lease.timings;
-        info!(
-            lease = %self.lease,
-            identity = %config.identity.name,
-            version = env!("CARGO_PKG_VERSION"),
-            database = config.mongodb.database,
-            collection = config.mongodb.collection,
-            status_directory = %directory.display(),
-            http = http.map(tracing::field::display),
-            lease_duration_ms = millis(timings.lease_duration()),
-            renew_deadline_ms = millis(timings.renew_deadline()),
-            token_remembered = memory.token.get(),
-            "contending for the lease"
-        );
+        if self.at_terminal {
+            let http = http
+                .map(|http| format!(", HTTP on {http}"))
+                .unwrap_or_default();
+            let (lease, name) = (&self.lease, &config.identity.name);
+            info!(
+                "contends for {lease} as {name}; status in {}{http}",
+                directory.display()
+            );
+        } else {
+            info!(
+                lease = %self.lease,
+                identity = %config.identity.name,
+                version = env!("CARGO_PKG_VERSION"),
+                database = config.mongodb.database,
+                collection = config.mongodb.collection,
+                status_directory = %directory.display(),
+                http = http.map(tracing::field::display),
+                lease_duration_ms = millis(timings.lease_duration()),
+                renew_deadline_ms = millis(timings.renew_deadline()),
+                token_remembered = memory.token.get(),
+                "contending for the lease"
+            );
+        }
         let (lease, directory) = (&self.lease, directory.display());
         if memory.other_lease {
             warn!(%lease, %directory, "status directory was used for another lease; its claim record is discarded");
@@ -155,7 +166,7 @@ impl Reporter {
             Ok(settings) => (*settings, String::new()),
             Err(why) => {
                 let why = match lacks_right(why) {
-                    true => "the role has no right replSetGetConfig".to_owned(),
+                    true => "the role lacks the privilege replSetGetConfig".to_owned(),
                     false => why.to_string(),
                 };
                 let assumed = format!(", assuming MongoDB's default settings ({why})");
@@ -170,11 +181,11 @@ impl Reporter {
         }
         match needed.suffices {
             true => {
-                debug!(%lease, "an election of the replica set keeps the leadership{assumed}: {arithmetic}")
+                debug!(%lease, "the leadership survives a MongoDB election{assumed}: {arithmetic}")
             }
             false => warn!(
                 %lease,
-                "an election of the replica set costs the leadership{assumed}: {arithmetic}; {remedy}"
+                "a MongoDB election would end the leadership{assumed}: {arithmetic}; {remedy}"
             ),
         }
     }
@@ -189,7 +200,12 @@ impl Reporter {
         };
         let token = transition.token.map(|token| token.get());
         let reason = transition.reason.map(Reason::as_str);
-        let lasted_ms = millis(transition.lasted);
+        // On a terminal, the name says which role the duration belongs to.
+        let lasted = millis(transition.lasted);
+        let lasted_ms = (!self.at_terminal).then_some(lasted);
+        let led = transition.from == Role::Leader;
+        let led_for_ms = (self.at_terminal && led).then_some(lasted);
+        let after_ms = (self.at_terminal && !led).then_some(lasted);
         match transition.reason {
             Some(
                 Reason::Deadline
@@ -199,9 +215,9 @@ impl Reporter {
                 | Reason::Duplicate,
             ) => {
                 let why = failed_write.map(tracing::field::display);
-                warn!(%lease, from, to, token, reason, why, lasted_ms, "{news}");
+                warn!(%lease, from, to, token, reason, why, lasted_ms, led_for_ms, after_ms, "{news}");
             }
-            _ => info!(%lease, from, to, token, reason, lasted_ms, "{news}"),
+            _ => info!(%lease, from, to, token, reason, lasted_ms, led_for_ms, after_ms, "{news}"),
         }
     }
 
@@ -269,7 +285,7 @@ impl Reporter {
             ),
             Notice::TokensExhausted => error!(
                 %lease,
-                "token exhausted (maximum int64); nobody can lead until the document is repaired"
+                "token exhausted (maximum int64); no candidate can lead until the document is repaired"
             ),
         }
     }
@@ -401,6 +417,9 @@ fn role_news(transition: &Transition) -> String {
         (_, Role::Leader) => {
             let reason = reason.map(|reason| format!(" ({reason})"));
             format!("leads{token}{}", reason.unwrap_or_default())
+        }
+        (Role::Leader, _) if transition.reason == Some(Reason::WorkloadExit) => {
+            "stops leading: the command ended (workload_exit)".to_owned()
         }
         (Role::Leader, _) => format!("stops leading: {}", reason.unwrap_or("unknown")),
         (Role::Stopping, _) => "stopped leading".to_owned(),
