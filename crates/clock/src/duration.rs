@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Formats an age or a wait. Shows tenths of a second below ten seconds.
+/// Formats an age or a waiting time. Shows tenths of a second below ten seconds.
 pub fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |first: u64, unit: &str, second: u64, lesser: &str| match second {

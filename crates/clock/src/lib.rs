@@ -52,7 +52,8 @@ pub fn time_namespace() -> io::Result<Option<u64>> {
 }
 
 /// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Processes with
-/// equal ids may compare instants. `None` if the system does not expose the boot id.
+/// equal ids read one clock, so their instants are comparable. `None` if the system does not expose
+/// the boot id.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);
     Ok(boot.map(|boot| match namespace {

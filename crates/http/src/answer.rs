@@ -51,7 +51,7 @@ fn with_body(
     let headers = answer.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
-        // A caching proxy could repeat an answer after its deadline.
+        // A caching proxy could serve an answer after the deadline in that answer has passed.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
@@ -60,7 +60,8 @@ fn with_body(
     answer
 }
 
-/// The events for one client, requested when the connection can send. A slow client skips events.
+/// The source of the events for one client. The server requests the next event only when the
+/// connection can send, so a slow client misses events.
 pub trait Feed: Send + 'static {
     /// Waits for the next event and returns its text; `None` after the last event.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;

@@ -226,7 +226,7 @@ pub fn probe(address: SocketAddr) -> io::Result<()> {
 pub struct Client {
     /// The peer.
     pub peer: SocketAddr,
-    /// True if only this machine reaches the listener; see [`is_misdirected`].
+    /// True if only this machine can reach the listener; see [`is_misdirected`].
     pub local_names_only: bool,
     activity: Activity,
     /// The event streams of the server.

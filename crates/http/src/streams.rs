@@ -1,5 +1,5 @@
 //! Limits the event streams and long polls, separately from other connections, so that streams
-//! never lock out a probe or a scraper. One peer cannot lock out other peers either.
+//! never lock out a probe or a scraper. A single peer cannot lock out other peers.
 
 use std::net::IpAddr;
 use std::sync::Arc;

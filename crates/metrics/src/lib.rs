@@ -225,7 +225,7 @@ impl Metrics {
         self.publish_failures.with_label_values(&labels).get()
     }
 
-    /// Sets the gauge that shows if the supervised command runs.
+    /// Sets the gauge that shows whether the supervised command runs.
     pub fn workload_up(&self, up: bool) {
         self.workload_up.set(i64::from(up));
     }

@@ -1,8 +1,9 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! Proof of death: a new process holds the lock, and the record contains the claim that the lease
-//! document names. Then the claim's process has exited, and so has every process that shared its
-//! lock. The proof also requires that the recorded processes without the lock have exited.
+//! A new process uses the directory as proof that the lease's holder has exited (proof of death).
+//! The new process has locked the directory, so every process that had this lock has exited, and
+//! the claim record names the claim that the lease document contains. The proof also requires that
+//! the recorded processes without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -150,9 +151,9 @@ impl StatusDirectory {
             memory.unproven = unproven.map_err(&write_error)?;
         }
         memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
-        // With the proof, this process leads immediately, with another token. If the status files of
-        // the previous process cannot be removed, their deadline may still be in the future, so the
-        // new daemon does not use the proof and waits like any other candidate.
+        // With the proof, this process can lead immediately, under a new token. If the status files
+        // of the previous process cannot be removed, their deadline may still be in the future, so
+        // the new daemon does not use the proof and waits like any other candidate.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
         // This write gives the file its full length, so that later records need no space on a full
         // disk. The proof stays in the record until the caller has used the proof.

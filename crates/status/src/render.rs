@@ -56,7 +56,7 @@ impl ClockPair {
     /// humantime panics outside this range, and a machine's clock may never have been set.
     pub fn date(&self, instant: BootTime) -> String {
         let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // One of the two differences is zero.
+        // At least one of the two differences is zero, because `since` saturates.
         let date = wall.saturating_add(instant.since(self.boot));
         formatted(date.saturating_sub(self.boot.since(instant)))
     }

@@ -19,9 +19,9 @@ use std::hash::{Hash, Hasher};
 /// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// Age in nanoseconds above which all instants have the same form. No longer duration affects a
-/// decision, except the election's ten-minute window for repeated losses. No run reaches the end of
-/// this window without another fault.
+/// Age in nanoseconds above which all instants have the same form. Decisions depend on no duration
+/// above this one, except the election's ten-minute window for repeated losses. No run reaches the
+/// end of this window without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub(crate) struct Canonical<'a, H> {
     now: u64,
     ids: Vec<[u8; 16]>,
     numbers: Numbers,
-    /// A number that is not written yet. The next number decides if this number is a counter or the
-    /// seconds of a duration.
+    /// A number that is not written yet. The next number determines whether this number is a
+    /// counter or the seconds of a duration.
     held: Option<u64>,
 }
 

@@ -2,8 +2,8 @@
 
 use crate::election::Randomness;
 
-/// Draws sequential ids. The jitter is constant, because a protocol takes the jitter as a remainder
-/// of a draw, and all draws have equal remainders.
+/// Draws sequential ids. The jitter is constant, because a protocol computes the jitter as the
+/// remainder of a draw, and all draws have equal remainders.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
     pub(crate) drawn: &'a mut u64,

@@ -25,8 +25,8 @@ impl Pace {
         }
     }
 
-    /// Other contenders wait for a grantee for an eighth of the lease duration, so calls must time
-    /// out earlier.
+    /// Returns a pace with shorter call timeouts. A contender that is granted the lock must confirm
+    /// within an eighth of the lease duration, so its calls must time out earlier.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

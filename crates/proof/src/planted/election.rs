@@ -75,10 +75,10 @@ mutations! {
     RenewalFromReply:
         "authority counts from before the renewal was sent, never from its acknowledgement",
     WallClock:
-        "no wall clock takes part in a decision",
+        "no decision uses a wall clock",
     /// Contenders compute deadlines with the clock of the server.
     ServerClock:
-        "no server clock takes part in a decision",
+        "no decision uses a server clock",
     /// Deadlines use CLOCK_MONOTONIC, which stops while the machine sleeps.
     MonotonicClock:
         "deadlines continue while the machine sleeps",
@@ -172,7 +172,7 @@ mutations! {
     RecordOfAnotherBoot:
         "the claim record is proof only in the boot that it names",
     IdentityIsProof:
-        "the same identity is not a proof that the predecessor exited",
+        "an equal identity does not prove that the predecessor has exited",
     /// A candidate takes over the claim of an exited process while that process's files still say
     /// "leader".
     ProofBesideOldFiles:
@@ -189,7 +189,7 @@ mutations! {
     DeadlineRevived:
         "a later record cannot revive a deadline that has passed in the guard",
     EachRecordJudged:
-        "the guard reads everything that was sent before it decides",
+        "the guard reads every record that has arrived before it decides",
     StartedAfterDeadline:
         "the guard starts its child only before the deadline",
     /// The guard does not enforce the deadline until its child is recorded.
@@ -218,7 +218,7 @@ mutations! {
     KilledCountsAsGone:
         "a lease whose workload may still run expires and is not released",
     AnyHookConfirms:
-        "a hook that is not declared to stop the workload does not confirm its end",
+        "a hook that is not declared to stop the workload does not confirm that the workload has ended",
     /// A signal to step down arrives while an acquisition is in flight, and is lost.
     SignalLostWhileAcquiring:
         "an acquisition never leads if a step-down was requested since it was sent",
@@ -232,11 +232,11 @@ mutations! {
         "a follower of a late stream reads each renewal when it is expected",
     /// A hint carries a document, and the follower applies the document without a read.
     HintTrusted:
-        "a hint makes a follower read, and its content decides nothing",
+        "a hint causes a read, and its content affects no decision",
     DroppedHintsKept:
         "hints are followed only while their collection exists",
     DeposedHintsKept:
-        "the cursor of hints is opened again when it may be stale",
+        "a cursor on hints is reopened when it may be stale",
     WrongIntervalDeclared:
         "a follower of hints reads each renewal soon after it is stored",
     ForeignOverwritten:

@@ -106,9 +106,9 @@ pub(super) struct Planned<F> {
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run. Each instant has one fault, drawn by the relative frequencies. If
-/// this fault is disabled, nothing happens at this instant. `gap` returns the time from a given
-/// instant to the next one; the first call gets 0.
+/// Draws the faults of a run. One fault is drawn for each instant, in proportion to the relative
+/// frequencies of the faults. If this fault is disabled, nothing happens at this instant. `gap`
+/// returns the time from a given instant to the next one; the first call gets 0.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

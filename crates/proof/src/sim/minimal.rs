@@ -71,7 +71,7 @@ pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
     P::Mutation::with(Some(mutation), || {
         let setup = Setup::new(0);
         let before = run::<P>(&setup);
-        let violation = before.violation.expect("a planted bug is seen");
+        let violation = before.violation.expect("the run detects the planted bug");
         let after = run::<P>(&shrink::<P>(&setup, violation.invariant));
         let again = after.violation.map(|v| v.invariant);
         assert_eq!(again, Some(violation.invariant));

@@ -58,7 +58,7 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
     }
     let faults = ran.faults.list();
     let (kinds, troubles) = (faults.len(), ran.planned.len());
-    let _ = writeln!(text, "{kinds} kinds of faults, {troubles} planned troubles");
+    let _ = writeln!(text, "{kinds} kinds of faults, {troubles} planned faults");
     for fault in faults {
         let _ = writeln!(text, "    {:<16} {}", format!("{fault:?}"), fault.words());
     }

@@ -166,7 +166,7 @@ fn walk<P: Protocol>(seeds: Range<u64>) -> Walked<P> {
         let walkers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         let mut all = Walked::new();
         for walker in walkers {
-            match walker.join().expect("a walker does not panic") {
+            match walker.join().expect("no worker thread panics") {
                 Ok(walked) => all.add(&walked),
                 Err(failure) => panic!("{failure}"),
             }

@@ -202,7 +202,7 @@ impl<P: Protocol> World<P> {
             P::inject(self, planned);
         }
         self.steps += 1;
-        assert!(self.steps < STEPS_MAX, "a run does not come to its end");
+        assert!(self.steps < STEPS_MAX, "the run takes too many steps");
         while let Some(entry) = self.events.first_entry()
             && entry.key().0 <= self.now
         {

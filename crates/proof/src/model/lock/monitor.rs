@@ -204,8 +204,8 @@ impl Monitor {
         }
     }
 
-    /// Credits the authority of an acknowledged write that left its own revision and a token in the
-    /// entry. Authority counts from the time when the write was sent.
+    /// Credits the authority of an acknowledged write if the stored entry has the write's revision
+    /// and a token. Authority counts from the time when the write was sent.
     fn back(&mut self, reply: Reply<'_>, lock: &LockDocument) {
         // Earlier claims have ended, so their writes grant no authority.
         let wrote = revision_of(reply.operation).filter(|(claim, _)| *claim == reply.claim);

@@ -48,8 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // If a file is replaced at its deadline, the handoff delay begins again, so the
-                // delay counts twice.
+                // The handoff delay counts twice, because it begins again if a file is replaced at
+                // its deadline.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });

@@ -27,7 +27,7 @@ use crate::proof::sim::{MS, SECOND, with, world};
 /// The rate of the slowest clock, in per mille of the fastest, if rates differ by a factor of at
 /// most 1.1.
 const ALIKE: u64 = 910;
-/// How long the leader must continue to lead after the bound.
+/// After the bound, the leader must continue to lead for this time.
 const STEADY: u64 = 10 * SECOND;
 
 pub(super) type World = world::World<Leases>;
@@ -58,8 +58,8 @@ pub(super) struct Machine {
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. The writes that were sent before the fork belong to both twins, so both may
-/// lead under these claims until these instants of their shared clock.
+/// A forked machine. Both twins own the writes that were sent before the fork. Both may therefore
+/// lead under each listed claim until the listed instant of their shared clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -307,8 +307,8 @@ impl World {
         self.start_at(at, machine, directory);
     }
 
-    /// Draws the priority of the candidates on the newest machine, and decides if they prefer
-    /// higher priorities. Candidates of earlier versions keep the default.
+    /// Draws the priority of the candidates on the newest machine, and whether they prefer higher
+    /// priorities. Candidates of earlier versions keep the default.
     fn prioritize(&mut self, rng: &mut Rng) {
         let priority = [0, 0, 1, 2, 7][rng.index(5)];
         let interval = [None, None, Some(30), Some(90)][rng.index(4)];

@@ -46,8 +46,8 @@ faults! {
     RestartWiped,
     /// A process is killed and starts again on a copy of its directory.
     RestartCopied,
-    /// A directory is copied while its process runs, and another process starts on the copy;
-    /// possibly on another machine, in a file with the same inode number.
+    /// A directory is copied while its process runs, and another process starts on the copy,
+    /// possibly on another machine where the file has an equal inode number.
     CopiedAlive,
     /// A machine reboots.
     Reboot,
@@ -111,7 +111,7 @@ faults! {
     ChildStubborn,
     /// A child leaves a process behind that outlives it.
     ChildForks,
-    /// An unsupervised workload checks only occasionally if its candidate leads.
+    /// An unsupervised workload checks only occasionally whether its candidate leads.
     WorkloadPolls,
     /// An operator raises the token, often during an acquisition.
     TokenRaised,

@@ -36,8 +36,8 @@ pub(super) struct Hearing {
     /// The read of either kind that is in flight. The process uses only the answer to this read.
     asking: Option<CallId>,
     writing: Option<CallId>,
-    /// The newest state that an event showed since the read was sent, by its position in the order
-    /// of commits.
+    /// The position, in the order of commits, of the newest state that an event showed since the
+    /// read was sent.
     order: u64,
     /// Set if this input is a reply with an older state than an earlier event.
     late: Option<Late>,
@@ -183,7 +183,8 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// Returns the newest token, and the token that an idle follower considers stored.
+    /// Returns the newest token that the process has seen and the token that is stored, if the
+    /// process is an idle follower whose stream is up to date.
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;

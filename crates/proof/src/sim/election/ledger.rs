@@ -8,7 +8,7 @@ use crate::election::{
     Token, Watch,
 };
 
-/// Many times the number of calls in flight.
+/// Far above the number of calls in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default)]

@@ -48,7 +48,7 @@ impl World {
             };
             self.turn(process, input);
         }
-        panic!("p{process} does not come to rest");
+        panic!("p{process} keeps producing inputs");
     }
 
     fn turn(&mut self, process: usize, input: Input) {
@@ -263,8 +263,8 @@ impl World {
         self.pump(process);
     }
 
-    /// Decides at random if the pod's label changes later than the files. The API server may also
-    /// never answer.
+    /// Decides at random whether the pod's label changes later than the files. The API server may
+    /// also never answer.
     fn label_pending(&mut self, process: usize) -> bool {
         let dice = &mut self.own.label_dice;
         let (pending, answered) = (dice.one_in(4), !dice.one_in(3));

@@ -174,8 +174,8 @@ impl Ledger {
         }
     }
 
-    /// Credits the authority of an acknowledged write that left its own revision and a token in the
-    /// entry.
+    /// Credits the authority of an acknowledged write if the stored entry has the write's revision
+    /// and a token.
     fn credit(&mut self, operation: &LockOperation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;

@@ -399,8 +399,8 @@ impl World {
         }
     }
 
-    /// Checks evictions under brisk traffic, in which no contender waits for as long as an entry
-    /// declares. Once a job of a machine has observed an entry and the entry has expired, a later
+    /// Checks evictions under brisk traffic, in which no contender waits for a whole lease
+    /// duration. Once a job of a machine has observed an entry and the entry has expired, a later
     /// job of this machine must evict the entry.
     fn check_brisk_traffic(&mut self) {
         let violation = self.machines.iter().find_map(|seat| {
@@ -410,7 +410,7 @@ impl World {
             self.own.observer.entries.values().find_map(|entry| {
                 let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // A reply may be as old as the longest call.
+                // The state in a reply may have the age of the longest call.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;

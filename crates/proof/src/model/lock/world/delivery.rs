@@ -249,7 +249,7 @@ impl World {
             LockNotice::PlaceLost => {
                 self.milestones.push(Milestone::PlaceLost);
                 if !self.machines[index].monitor.saw_removed(claim) {
-                    self.broken = self.broken.or(Some("lost places are gone"));
+                    self.broken = self.broken.or(Some("a place reported as lost is gone"));
                 }
             }
             LockNotice::StoreRolledBack { .. } | LockNotice::Duplicate { .. } => {

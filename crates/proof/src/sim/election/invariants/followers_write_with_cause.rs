@@ -48,9 +48,9 @@ fn obstacle(write: &Write<'_>) -> Option<&'static str> {
     let all = [
         (lease.paused, "the lease is paused"),
         (write.foreign, "the document is foreign"),
-        (write.stays_out, "it was asked to step down"),
-        (write.unhealthy, "its workload is unhealthy"),
-        (reserved, "it is reserved for another"),
+        (write.stays_out, "the candidate was asked to step down"),
+        (write.unhealthy, "the candidate's workload is unhealthy"),
+        (reserved, "the lease is reserved for another candidate"),
         (held, "the holder has not expired"),
     ];
     all.into_iter()

@@ -33,7 +33,8 @@ pub(crate) fn check(
     before: Option<Token>,
     waited: Duration,
 ) -> Option<Violation> {
-    let because = |what: String| violation("I10", format!("{what} after {waited:?} of peace"));
+    let because =
+        |what: String| violation("I10", format!("{what} after {waited:?} without faults"));
     match leaders {
         [leader] if before.is_none_or(|token| token == *leader) => None,
         [leader] => because(format!("token {leader} leads instead of {before:?}")),

@@ -1,6 +1,6 @@
-//! A leader steps down on request only if the request named its token. A leader steps down for
-//! another reason only if the cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
-//! `docs/protocol.md`).
+//! A leader steps down on request only if the request named its token. A leader states any other
+//! reason for a step-down only if that cause has occurred (*Requests*, *Outcomes* and *Losing
+//! leadership* in `docs/protocol.md`).
 
 use super::{Violation, require, with};
 use crate::election::{Reason, Token};

@@ -3,7 +3,10 @@
 use super::{Violation, violation};
 use crate::election::{Claim, Token};
 
-#[allow(dead_code, reason = "the fields that are not compared are evidence")]
+#[allow(
+    dead_code,
+    reason = "the report of a violation shows the fields that are not compared"
+)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leading {
     pub(crate) process: usize,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Violation, explain, require, violation, with};
 use crate::election::{Revision, Token};
 
-/// Many times the delay of an event.
+/// A stream must report each change within this time, which is far above the delay of an event.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,10 @@
 use super::{Violation, require};
 use crate::election::BootTime;
 
-#[allow(dead_code, reason = "the fields that are not compared are evidence")]
+#[allow(
+    dead_code,
+    reason = "the report of a violation shows the fields that are not compared"
+)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Surface {
     pub(crate) name: &'static str,

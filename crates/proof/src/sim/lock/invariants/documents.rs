@@ -29,7 +29,7 @@ fn grants(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         (claims(&lock.holders), claims(&lock.queue))
     };
     let left = waiting == grantable(before) && claims(before) == claims(after);
-    let evidence = || format!("{waiting} of {after:?} could hold");
+    let evidence = || format!("{waiting} queued entries could be granted the lock: {after:?}");
     explain(waiting == 0 || left, "grants are complete", evidence)
 }
 

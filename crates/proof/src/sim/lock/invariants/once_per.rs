@@ -21,14 +21,16 @@ pub(crate) fn begun(dated: Duration, readings: &Readings, period: Duration) -> O
     let mut ends = readings.iter().flat_map(|it| [*it.start(), *it.end()]);
     let fits = ends.any(|reading| reading.abs_diff(dated) + TICK >= period);
     explain(fits, "once per period", || {
-        format!("begun at {readings:?} after a success at {dated:?}, of {period:?}")
+        format!("work began at {readings:?} after a success at {dated:?}, with period {period:?}")
     })
 }
 
 /// Checks that work may be skipped because of a success of age `ago`.
 pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option<Violation> {
     explain(recorded && ago < period, "skips are due", || {
-        format!("skipped {ago:?} after a success, of {period:?}; recorded: {recorded}")
+        format!(
+            "work skipped {ago:?} after a success, with period {period:?}; recorded: {recorded}"
+        )
     })
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> b
 /// Checks that a skip is justified. `due` is true if a recorded success justifies the skip.
 pub(crate) fn ends(due: bool, period: Duration) -> Option<Violation> {
     explain(due, "skips end", || {
-        format!("skipped, of {period:?}, without a success within a period")
+        format!("work skipped without a success within the period {period:?}")
     })
 }
 

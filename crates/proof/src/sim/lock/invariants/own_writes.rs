@@ -23,13 +23,13 @@ pub(crate) struct Write {
 pub(crate) fn check(write: Write) -> Option<Violation> {
     let joins = matches!(write.operation, "join" | "try");
     let broken = match write.operation {
-        "keep" if write.gave_up => Some("places given up are freed"),
+        "keep" if write.gave_up => Some("abandoned places are freed"),
         "leave" | "keep" => write.works.then_some("I6"),
         "read" => None,
         _ if write.unread_rejection && !write.holds => Some("read after a rejection"),
         _ if write.ended => Some("ended claims stay ended"),
-        _ if joins && write.present => Some("a claim joins once"),
-        _ if joins && write.other_join_open => Some("a claim joins until it is known"),
+        _ if joins && write.present => Some("a stored claim does not join again"),
+        _ if joins && write.other_join_open => Some("a join is retried until its outcome is known"),
         _ => None,
     };
     violation(broken?, format!("{write:?}"))
@@ -79,12 +79,14 @@ fn everything_else_is_found() {
         ("read after a rejection", renewal, |it| {
             it.unread_rejection = true
         }),
-        ("a claim joins once", FINE, |it| it.present = true),
-        ("a claim joins until it is known", FINE, |it| {
+        ("a stored claim does not join again", FINE, |it| {
+            it.present = true
+        }),
+        ("a join is retried until its outcome is known", FINE, |it| {
             it.other_join_open = true
         }),
         ("I6", leave, |it| it.works = true),
-        ("places given up are freed", keep, |it| it.gave_up = true),
+        ("abandoned places are freed", keep, |it| it.gave_up = true),
     ];
     for (broken, write, change) in wrong {
         let violation = check(with(write, change));

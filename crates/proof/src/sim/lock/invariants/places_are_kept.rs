@@ -9,7 +9,7 @@ use super::{Violation, explain};
 /// write to the release.
 pub(crate) fn check(taken: Duration, min_hold: Duration) -> Option<Violation> {
     explain(taken >= min_hold, "places are kept", || {
-        format!("given up after {taken:?} of {min_hold:?}")
+        format!("released after {taken:?}, before the minimum hold of {min_hold:?}")
     })
 }
 
