@@ -54,9 +54,12 @@ fn lease(name: &str, token: i64, holder: Option<(&str, f64)>, past: &[Past]) -> 
         }
     });
     let last = if holder.is_some() { token } else { token + 1 };
+    let standby = holder.as_ref().zip(past.last());
+    let standby =
+        standby.map(|(_, (identity, ..))| doc! { "identity": *identity, "session": Uuid::new() });
     doc! {
         "_id": name, "schema": 1, "kind": "lease", "token": token, "revision": Uuid::new(),
-        "holder": holder, "paused": false, "request": null, "reserved_for": null, "standby": null,
+        "holder": holder, "paused": false, "request": null, "reserved_for": null, "standby": standby,
         "history": history(last, past),
     }
 }

@@ -64,7 +64,7 @@ async fn of_the_page() {
     let stage = shared_stage().await;
     let _production = Production::of(&stage).await;
     let server = Server::start(&stage, &["--allow-actions", "--by", "olga"]).await;
-    appearance(&mut browser, "light", 1280, 1180).await;
+    appearance(&mut browser, "light", 1280, 1300).await;
     browser.open(&server.origin()).await;
     shows(&mut browser, "mail-outbox", "state", "expired").await;
     shows(&mut browser, SILENT, "state", "silent").await;
