@@ -44,7 +44,7 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     leasehold(&stage, &["pause", "paused", "--by", "olga"])
         .await
         .expect(0, &["paused; nobody led"]);
-    let listed = leasehold(&stage, &["leases", "-o", "json"])
+    let listed = leasehold(&stage, &["leases", "--observe", "4s", "-o", "json"])
         .await
         .expect(0, &[])
         .json();
@@ -71,9 +71,16 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     );
     assert_eq!(by_name("other").expect("listed")["state"], "foreign");
     assert_eq!(by_name("lock"), None);
+    let ended = std::time::SystemTime::now() - std::time::Duration::from_secs(372);
+    let ended = mongodb::bson::DateTime::from_system_time(ended);
+    let past = doc! { "acquired_at": ended, "ended_at": ended, "reason": "released" };
+    let free = doc! { "$set": { "history": [past], "actions": [] } };
+    let free = collection.update_one(doc! { "_id": "free" }, free).await;
+    assert_eq!(free.expect("written").modified_count, 1);
     let table = leasehold(&stage, &["leases"])
         .await
         .expect(0, &["LEASE", "HOLDER", "STANDBY"])
+        .expect(0, &["free for 6m1", "s; no candidate acquires it"])
         .stdout;
     assert!(
         table

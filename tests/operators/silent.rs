@@ -3,7 +3,7 @@
 //! also shows whether any candidate answers.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
 use mongodb::bson::{Bson, DateTime, doc};
@@ -29,7 +29,10 @@ async fn each_command_shows_a_killed_leader_immediately() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let lease = dead_leader(&stage).await;
 
+    let began = Instant::now();
     let listed = leasehold(&stage, &["leases"]).await.expect(0, &[]).stdout;
+    // Neither the holder nor a candidate answers, so the command does not wait for a renewal.
+    assert!(began.elapsed() < Duration::from_secs(4), "{listed}");
     let row = listed.lines().nth(1).expect("a row");
     for part in [
         "silent",

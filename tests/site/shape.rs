@@ -49,10 +49,13 @@ fn shape(line: &str) -> String {
             "TIME".clone_into(last);
             continue;
         }
-        words.push(match is_duration(word) || is_date(word) {
-            true => "TIME".to_owned(),
-            false => without_instants(word),
-        });
+        // `~` marks an age by the clock of another machine.
+        words.push(
+            match is_duration(word.trim_start_matches('~')) || is_date(word) {
+                true => "TIME".to_owned(),
+                false => without_instants(word),
+            },
+        );
     }
     words.join(" ")
 }

@@ -160,7 +160,7 @@ pub(crate) async fn list_locks(
     let session = Session::new(config, json, timeout);
     let listed = async {
         match observe {
-            Some(observe) => leases::run(&session, Listing::Locks, observe).await,
+            Some(observe) => leases::run(&session, Listing::Locks, Some(observe)).await,
             None => leases::watch(&session, Listing::Locks).await,
         }
     };
@@ -183,7 +183,11 @@ pub(crate) async fn run_on<T>(
         let uri = uri.filter(|_| collection.info().is_none());
         match uri.map(|uri| uri.hosts()) {
             Some(servers) if serves => info!(servers, "connecting to MongoDB"),
-            Some(servers) => say(&format!("connecting to {servers} (1 s)")),
+            Some(servers) => {
+                let why = collection.trouble();
+                let why = why.map_or_else(String::new, |why| format!("; {why}"));
+                say(&format!("connecting to {servers} (1 s){why}"));
+            }
             None => {}
         }
         std::future::pending().await

@@ -110,10 +110,14 @@ async fn expired(
         }
         if !noted {
             noted = true;
+            let left = observer
+                .next_expiry()
+                .map_or(Duration::ZERO, |at| at.since(now));
             say(&format!(
-                "lock {}: waiting for entries that are not renewed; entries that are renewed are kept \
-                 (--force removes them too, and voids the exclusion)",
-                lock.name
+                "lock {}: watching for {} for entries that are not renewed; entries that are renewed are \
+                 kept (--force removes them too, and voids the exclusion)",
+                lock.name,
+                short(left)
             ));
         }
         // Reading again just before an entry expires shows a late renewal.

@@ -231,11 +231,14 @@ pub(super) struct Query {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Observe {
-    /// Maximum wait for renewals
-    // The default is the default renewal interval plus a second.
+    /// Maximum wait for renewals [default: 4s]
+    ///
+    /// By default, a list waits only for leases in doubt: with a holder whose last write is late, or
+    /// whose clock is wrong. The wait for a silent holder ends after 1.5s, unless the holder answers
+    /// like the candidates.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
-          default_value = "4s", value_parser = between(Duration::ZERO, OBSERVE_MAX))]
-    pub(super) observe: Duration,
+          value_parser = between(Duration::ZERO, OBSERVE_MAX))]
+    pub(super) observe: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

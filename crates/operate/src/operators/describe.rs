@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::Session;
 use super::arguments::DescribeArgs;
-use super::leases::await_renewals;
+use super::leases::{Patience, await_renewals};
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
-use super::roll_call::{ANSWER_MAX, Roll, names, roll};
+use super::roll_call::{ANSWER_MAX, Ask, Roll, names, roll};
 use crate::table::description;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -37,9 +37,12 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
         true => Some(roll(session, name, ANSWER_MAX).await),
         false => None,
     };
-    let (observe, ask) = (args.observe.observe, called.is_none());
-    let limits = (observe, observe);
-    let mut rolls = await_renewals(session, &mut followed, &scope, limits, ask).await;
+    let ask = match called {
+        Some(_) => Ask::None,
+        None => Ask::All,
+    };
+    let patience = Patience::of_lease(args.observe.observe, ask);
+    let mut rolls = await_renewals(session, &mut followed, &scope, patience).await;
     let roll = called.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
@@ -71,8 +74,8 @@ async fn lock(
         return Err(CommandError::new(exit::CONFIGURATION, message));
     }
     let scope = Scope::One(name.clone());
-    let limits = (args.observe.observe, args.observe.observe);
-    await_renewals(session, followed, &scope, limits, false).await;
+    let patience = Patience::of_lock(args.observe.observe);
+    await_renewals(session, followed, &scope, patience).await;
     // A separate read is needed, because the view does not contain MongoDB's time.
     let read = LockOperation::Read { confirm: false };
     let read = session.collection.lock(name.clone()).perform(read).await;
@@ -119,7 +122,7 @@ impl LeaseDescription<'_> {
         match &self.roll {
             Some(Roll::Answered(present)) => fields.push(("Present", names(present))),
             Some(Roll::NotCalled(why)) => fields.push(("Present", format!("not asked: {why}"))),
-            None => {}
+            Some(Roll::Unclaimed(_)) | None => {}
         }
         if lease.held_by().is_some() {
             fields.push(("Standby", render::standby(lease)));

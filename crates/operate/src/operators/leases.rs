@@ -1,6 +1,7 @@
 //! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection. With
 //! `--watch`, they show a live table on a terminal; elsewhere, they print one JSON line per change.
 
+mod patience;
 mod screen;
 
 use std::collections::BTreeSet;
@@ -14,10 +15,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
+pub(super) use self::patience::Patience;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{Roll, RollCalls, Rolls};
+use super::roll_call::{ANSWER_MAX, ANSWER_SOON, Ask, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
@@ -28,8 +30,6 @@ use leasehold_host::terminal::in_background;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
-/// Lists wait at most this time for unresponsive holders, because those rarely recover.
-const SILENT_WATCHED: Duration = Duration::from_secs(4);
 /// Minimum time between frames; keeps frequent changes from flooding the terminal.
 const FRAME_MIN: Duration = Duration::from_millis(200);
 /// Maximum time between frames; keeps the column RENEWED current.
@@ -99,17 +99,20 @@ impl Listing {
     }
 }
 
-/// Lists the documents once each holder has renewed, or after `observe`.
+/// Lists the documents once the state of each holder is clear, or after `observe`.
 pub(super) async fn run(
     session: &Session,
     listing: Listing,
-    observe: Duration,
+    observe: Option<Duration>,
 ) -> Result<Exit, CommandError> {
     let (scope, _, doing) = listing.parts();
     let mut followed = session.follow(scope.clone(), doing).await?;
-    let ask = listing != Listing::Locks;
-    let limits = (observe, SILENT_WATCHED);
-    let rolls = await_renewals(session, &mut followed, &scope, limits, ask).await;
+    let ask = match listing {
+        Listing::Leases { .. } => Ask::IfUnclear,
+        Listing::Locks => Ask::None,
+    };
+    let patience = Patience::of_list(observe, ask);
+    let rolls = await_renewals(session, &mut followed, &scope, patience).await;
     let listed = list(session, listing, &followed.observed, &rolls);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
@@ -136,41 +139,48 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits until each holder has renewed, at most for `observe`, and for unresponsive holders at most
-/// for `patience`. Ignores retired leases. Reads the documents again before reporting a holder as
-/// expired, because the stream may be stale. With `ask`, also asks the candidates of leases without
-/// a live holder, and returns their answers.
+/// Waits until each holder has renewed, at most for its `patience`. Ignores retired leases. Reads
+/// the documents again before reporting a holder as expired, because the stream may be stale. Also
+/// asks the candidates of leases without a live holder, and returns their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
     scope: &Scope,
-    (observe, patience): (Duration, Duration),
-    ask: bool,
+    patience: Patience,
 ) -> Rolls {
     let begun = clock::boot_now();
-    if observe.is_zero() {
-        let unled = followed.observed.unled_leases(begun).filter(|_| ask);
-        let not_asked = || Roll::NotCalled("--observe 0s".to_owned());
-        return unled.map(|name| (name.to_owned(), not_asked())).collect();
+    let mut calls = RollCalls::new(session, ANSWER_SOON, patience.ask);
+    if patience.doubtful.is_zero() {
+        return calls.not_asked(&followed.observed);
     }
-    let mut calls = RollCalls::new(session);
-    if ask {
-        calls.call(&followed.observed);
-    }
-    let waits = !followed.observed.is_complete(true) || calls.are_under_way();
-    let limit = short(observe);
-    let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
-    let waiting = waits.then(|| PassingLine::new(&text));
-    let patient_until = begun + patience.min(observe);
-    while !followed.observed.is_complete(true) && followed.advance(patient_until).await {}
-    while !followed.observed.is_complete(false) && followed.advance(begun + observe).await {}
-    let mut all = pin!(calls.all());
-    let rolls = loop {
-        tokio::select! {
-            rolls = &mut all => break rolls,
-            _ = followed.advance(clock::boot_now() + FRAME_MAX) => {}
-        }
+    calls.call(&followed.observed);
+    let until = |observed: &Observed, rolls: Option<&Rolls>| {
+        let now = clock::boot_now();
+        let shown = observed.documents().filter(|seen| !seen.is_retired());
+        let until = shown
+            .map(|seen| begun + patience.of(seen, rolls, now))
+            .max();
+        until.filter(|until| *until > now)
     };
+    let waits = until(&followed.observed, None).map(|until| until.since(begun));
+    let waits = waits.or(calls.are_under_way().then_some(ANSWER_SOON));
+    let waiting = waits.map(|limit| {
+        let limit = short(limit);
+        let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
+        PassingLine::new(&text)
+    });
+    let (mut all, mut rolls) = (pin!(calls.all()), None);
+    loop {
+        let until = until(&followed.observed, rolls.as_ref());
+        if until.is_none() && rolls.is_some() {
+            break;
+        }
+        let until = until.unwrap_or_else(|| clock::boot_now() + FRAME_MAX);
+        tokio::select! {
+            answered = &mut all, if rolls.is_none() => rolls = Some(answered),
+            _ = followed.advance(until) => {}
+        }
+    }
     let now = clock::boot_now();
     let observed = &mut followed.observed;
     if observed.documents().any(|seen| seen.has_expired(now)) {
@@ -182,7 +192,7 @@ pub(super) async fn await_renewals(
         });
     }
     drop(waiting);
-    rolls
+    rolls.unwrap_or_default()
 }
 
 pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, CommandError> {
@@ -301,13 +311,15 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
     let (mut view, mut observed) = (followed.view, followed.observed);
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
-    let mut calls = RollCalls::new(session);
+    let ask = match listing {
+        Listing::Leases { .. } => Ask::All,
+        Listing::Locks => Ask::None,
+    };
+    let mut calls = RollCalls::new(session, ANSWER_MAX, ask);
     let mut first_line = 0;
     let mut trouble = None;
     loop {
-        if listing != Listing::Locks {
-            calls.call(&observed);
-        }
+        calls.call(&observed);
         let rows = listing.rows(&observed, calls.answered(), clock::boot_now());
         draw(
             session,

@@ -17,7 +17,7 @@ use leasehold_mongodb::store::mongo::operators::{
     CollectionEntry, Content, LeaseRecord, LiveView, LockRecord, ViewEvent,
 };
 
-pub(crate) use evidence::{Evidence, Liveness, Silence, wall};
+pub(crate) use evidence::{Evidence, Liveness, SKEW_MIN, Silence, wall};
 
 pub(super) struct Followed {
     pub(super) view: LiveView,
@@ -82,10 +82,15 @@ impl ObservedDocument {
             })
     }
 
+    /// Returns the evidence on the holder of a lease, or on each holder and waiter of a lock.
+    pub(super) fn holders(&self, now: BootTime) -> impl Iterator<Item = Evidence> {
+        let entries = self.entry_evidence(now).map(|(_, evidence)| evidence);
+        entries.chain(self.evidence(now))
+    }
+
     /// Returns true if any holder or waiter has not renewed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
-        let entries = self.entry_evidence(now).map(|(_, evidence)| evidence);
-        let mut all = entries.chain(self.evidence(now));
+        let mut all = self.holders(now);
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
@@ -197,15 +202,15 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the names of leases without a live holder. Paused and retired free leases are
+    /// Returns the leases without a live holder. Paused and retired free leases are
     /// excluded.
-    pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &str> {
+    pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &ObservedDocument> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
             Some(evidence) => evidence.is_silent(),
             None => lease(&seen.entry).is_some_and(|lease| !lease.lease.paused),
         };
         let shown = self.documents().filter(|seen| !seen.is_retired());
-        shown.filter(is_unled).map(|seen| seen.entry.name.as_str())
+        shown.filter(is_unled)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
@@ -219,18 +224,6 @@ impl Observed {
     pub(super) fn lease(&self) -> Option<(&ObservedDocument, &LeaseRecord)> {
         let seen = self.one()?;
         Some((seen, lease(&seen.entry)?))
-    }
-
-    /// Returns true once a renewal of each holder has been observed. Retired leases are ignored;
-    /// unresponsive holders are ignored unless `silent` is true.
-    pub(super) fn is_complete(&self, silent: bool) -> bool {
-        let now = clock::boot_now();
-        let mut shown = self.documents().filter(|seen| !seen.is_retired());
-        shown.all(|seen| {
-            let entries = seen.entry_evidence(now).map(|(_, evidence)| evidence);
-            let mut all = entries.chain(seen.evidence(now));
-            all.all(|it| it.silence.renewal_seen || !silent && it.is_silent())
-        })
     }
 }
 

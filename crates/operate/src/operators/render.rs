@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::observed::{Evidence, Liveness, ObservedDocument, wall};
+use super::observed::{Evidence, Liveness, ObservedDocument, SKEW_MIN, wall};
 use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
@@ -24,8 +24,8 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// Smallest clock difference that is shown, in milliseconds.
-const SKEW_MIN: i64 = 1_000;
+/// A lone leader that stepped down leads again earlier, with default timings.
+const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Returns the time since a date on this machine's wall clock; `None` if the date is unknown or in
 /// the future.
@@ -83,7 +83,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     let held = lease.held_by();
     let token = lease.holder_token().unwrap_or(lease.lease.token);
     let duration = lease.lease_duration();
-    let evidence = seen.evidence(now);
+    let (evidence, roll) = (seen.evidence(now), rolls.get(&seen.entry.name));
     let state = match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => "retired",
         Some(liveness) => liveness.shown(),
@@ -98,15 +98,28 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         or_dash(evidence.map(|evidence| evidence.renewed(now))),
         or_dash(duration.map(short)),
         or_dash(held.map(|_| standby(lease))),
-        notes(lease, evidence, rolls.get(&seen.entry.name), now).join("; "),
+        notes(lease, evidence, roll, now).join("; "),
     ];
+    let is_unanswered = || matches!(roll, Some(Roll::Answered(present)) if present.is_empty());
+    let is_free = evidence.is_none() && !seen.silence.is_blind(now);
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
         Some(Liveness::Late | Liveness::Unseen) => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
+        _ if is_free && (unclaimed(lease).is_some() || is_unanswered()) => Style::Bad,
         _ => Style::Plain,
     })
+}
+
+/// Returns the time for which no candidate has acquired a free lease, if the time is so long that a
+/// candidate would have acquired the lease.
+pub(super) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
+    let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
+    let ended = lease.history.last().filter(|_| is_free)?.ended_at;
+    // A resumed lease was paused until then.
+    let acted = lease.actions.last().map(|action| action.at);
+    since(acted.map_or(ended, |acted| acted.max(ended))).filter(|free| *free >= UNCLAIMED_AFTER)
 }
 
 /// Returns the standby, with its priority if not zero.
@@ -135,8 +148,8 @@ fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if evidence.is_none() && !lease.lease.paused {
-        let answered = roll.filter(|roll| matches!(roll, Roll::Answered(_)));
-        notes.extend(answered.map(Roll::words));
+        let known = roll.filter(|roll| !matches!(roll, Roll::NotCalled(_)));
+        notes.extend(known.map(Roll::words));
     }
     if let Some(evidence) = evidence {
         match evidence.liveness {

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::Session;
 use super::observed::{Observed, lease};
+use super::render::{short, unclaimed};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_mongodb::randomness::KernelRandomness;
@@ -19,6 +20,9 @@ use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
 /// Time for candidates to answer. Candidates with a change stream answer within milliseconds;
 /// others poll, by default each second.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Time for the answers if a person waits for a list. Candidates that poll at the default interval,
+/// with its jitter, answer in time.
+pub(super) const ANSWER_SOON: Duration = Duration::from_millis(1_500);
 /// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent roll calls.
@@ -31,6 +35,18 @@ pub(crate) enum Roll {
     Answered(Vec<Present>),
     /// Contains the reason why the candidates were not asked.
     NotCalled(String),
+    /// The lease has been free for this time, so no candidate acquires it. The candidates were not
+    /// asked.
+    Unclaimed(Duration),
+}
+
+/// The leases without a live holder whose candidates are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    None,
+    /// All except leases that candidates would have acquired long ago.
+    IfUnclear,
+    All,
 }
 
 pub(crate) type Rolls = BTreeMap<String, Roll>;
@@ -39,6 +55,9 @@ impl Roll {
     pub(super) fn words(&self) -> String {
         match self {
             Self::NotCalled(why) => format!("candidates not asked: {why}"),
+            Self::Unclaimed(free) => {
+                format!("free for {}; no candidate acquires it", short(*free))
+            }
             Self::Answered(present) => match present.as_slice() {
                 [] => "no candidate answers".to_owned(),
                 [_] => format!("1 candidate answers: {}", names(present)),
@@ -57,6 +76,7 @@ impl Roll {
                 object["candidates"] = present.iter().map(candidate).collect();
             }
             Self::NotCalled(why) => object["candidates_not_asked"] = why.as_str().into(),
+            Self::Unclaimed(_) => object["candidates_not_asked"] = self.words().into(),
         }
     }
 }
@@ -120,15 +140,19 @@ pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duratio
 /// The roll calls for a list of leases: one roll call for each lease without a live holder.
 pub(super) struct RollCalls {
     session: Session,
+    within: Duration,
+    ask: Ask,
     called: BTreeMap<String, BootTime>,
     calls: JoinSet<(String, Roll)>,
     rolls: Rolls,
 }
 
 impl RollCalls {
-    pub(super) fn new(session: &Session) -> Self {
+    pub(super) fn new(session: &Session, within: Duration, ask: Ask) -> Self {
         Self {
             session: session.clone(),
+            within,
+            ask,
             called: BTreeMap::new(),
             calls: JoinSet::new(),
             rolls: Rolls::new(),
@@ -139,9 +163,10 @@ impl RollCalls {
     /// recently.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();
-        let unled: BTreeSet<_> = observed.unled_leases(now).collect();
+        let (unled, known) = self.unled(observed);
         self.called.retain(|name, _| unled.contains(name.as_str()));
         self.rolls.retain(|name, _| unled.contains(name.as_str()));
+        self.rolls.extend(known);
         for name in unled {
             let called = self.called.get(name);
             // A document with an invalid name has no candidates.
@@ -157,13 +182,41 @@ impl RollCalls {
                 continue;
             }
             self.called.insert(name.to_owned(), now);
-            let session = self.session.clone();
+            let (session, within) = (self.session.clone(), self.within);
             let answered = async move {
-                let roll = roll(&session, &lease, ANSWER_MAX).await;
+                let roll = roll(&session, &lease, within).await;
                 (lease.to_string(), roll)
             };
             self.calls.spawn(answered);
         }
+    }
+
+    /// Returns the names of the leases whose candidates are to be asked, and the leases whose
+    /// candidates need not be asked.
+    fn unled<'a>(&self, observed: &'a Observed) -> (BTreeSet<&'a str>, Rolls) {
+        let (mut unled, mut known) = (BTreeSet::new(), Rolls::new());
+        for seen in observed.unled_leases(clock::boot_now()) {
+            let name = seen.entry.name.as_str();
+            let free = lease(&seen.entry).and_then(unclaimed);
+            match (self.ask, free) {
+                (Ask::None, _) => {}
+                (Ask::IfUnclear, Some(free)) => {
+                    known.insert(name.to_owned(), Roll::Unclaimed(free));
+                }
+                (Ask::IfUnclear, None) | (Ask::All, _) => {
+                    unled.insert(name);
+                }
+            }
+        }
+        (unled, known)
+    }
+
+    /// Returns the rolls of a command that does not wait for answers.
+    pub(super) fn not_asked(&self, observed: &Observed) -> Rolls {
+        let (unled, mut rolls) = self.unled(observed);
+        let why = || Roll::NotCalled("--observe 0s".to_owned());
+        rolls.extend(unled.into_iter().map(|name| (name.to_owned(), why())));
+        rolls
     }
 
     pub(super) fn are_under_way(&self) -> bool {

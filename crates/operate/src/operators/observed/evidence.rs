@@ -17,6 +17,8 @@ pub(crate) struct Silence {
     pub(super) blind_since: Option<BootTime>,
 }
 
+/// Smallest clock difference that is shown, in milliseconds.
+pub(crate) const SKEW_MIN: i64 = 1_000;
 /// A renewal during a shorter outage counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
@@ -90,6 +92,13 @@ impl Evidence {
             expires_in: lease_duration.saturating_sub(silence.lasts(now)),
             silence,
         }
+    }
+
+    /// Returns true if the holder's clock dates its last write within a quarter of the lease
+    /// duration.
+    pub(crate) fn is_recent(&self) -> bool {
+        let is_past = self.last_write_ago.is_some_and(|ago| ago > -SKEW_MIN);
+        is_past && self.liveness == Liveness::Renews
     }
 
     /// Returns true if the holder seems to be gone.

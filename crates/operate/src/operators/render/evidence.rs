@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{SKEW_MIN, short};
-use crate::operators::observed::{Evidence, Liveness};
+use super::short;
+use crate::operators::observed::{Evidence, Liveness, SKEW_MIN};
 use crate::operators::roll_call::Roll;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;

@@ -1,0 +1,177 @@
+//! Decides how long a command waits for renewals.
+
+use std::time::Duration;
+
+use super::super::observed::{ObservedDocument, lease};
+use super::super::roll_call::{Ask, Roll, Rolls};
+use leasehold_core::election::BootTime;
+use leasehold_mongodb::store::mongo::operators::Present;
+
+/// The default renewal interval plus a second.
+const OBSERVE_DEFAULT: Duration = Duration::from_secs(4);
+
+/// The maximum times to wait for renewals, by the evidence of the first read.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Patience {
+    /// For a holder whose last write is recent by the holder's clock.
+    recent: Duration,
+    /// For a holder whose last write is late, dated in the future or not dated.
+    pub(super) doubtful: Duration,
+    /// For a holder that seems to be gone.
+    silent: Duration,
+    /// True if the wait for a silent holder ends once the candidates were asked and the holder did
+    /// not answer.
+    until_asked: bool,
+    pub(super) ask: Ask,
+}
+
+impl Patience {
+    /// Returns the times for lists. By default, lists only wait for holders whose state is in
+    /// doubt.
+    pub(super) fn of_list(observe: Option<Duration>, ask: Ask) -> Self {
+        let all = observe.unwrap_or(OBSERVE_DEFAULT);
+        Self {
+            recent: observe.unwrap_or_default(),
+            doubtful: all,
+            silent: all.min(OBSERVE_DEFAULT),
+            until_asked: observe.is_none(),
+            ask,
+        }
+    }
+
+    pub(in super::super) fn of_lease(observe: Option<Duration>, ask: Ask) -> Self {
+        let all = observe.unwrap_or(OBSERVE_DEFAULT);
+        Self {
+            recent: all,
+            silent: all,
+            ..Self::of_list(observe, ask)
+        }
+    }
+
+    /// A lock has no candidates to ask, and the renewal interval of its holders is longer than the
+    /// default wait. So by default, the command does not wait for silent entries.
+    pub(in super::super) fn of_lock(observe: Option<Duration>) -> Self {
+        Self {
+            silent: observe.unwrap_or_default(),
+            ..Self::of_lease(observe, Ask::None)
+        }
+    }
+
+    /// Returns the maximum wait for a document.
+    pub(super) fn of(
+        self,
+        seen: &ObservedDocument,
+        rolls: Option<&Rolls>,
+        now: BootTime,
+    ) -> Duration {
+        let answered = |present: &[Present]| {
+            let holder = lease(&seen.entry).and_then(|lease| lease.holder.as_ref());
+            holder.is_some_and(|holder| present.iter().any(|it| it.identity == holder.identity))
+        };
+        let roll = rolls.and_then(|rolls| rolls.get(&seen.entry.name));
+        let is_asked =
+            self.until_asked && matches!(roll, Some(Roll::Answered(present)) if !answered(present));
+        let unseen = seen.holders(now).filter(|it| !it.silence.renewal_seen);
+        let waits = unseen.map(|evidence| match evidence.is_silent() {
+            true if is_asked => Duration::ZERO,
+            true => self.silent,
+            false if evidence.is_recent() => self.recent,
+            false => self.doubtful,
+        });
+        waits.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
+
+    use super::*;
+    use crate::operators::observed::{Observed, wall};
+    use crate::operators::render;
+    use crate::table::Style;
+    use leasehold_clock::boot_now;
+    use leasehold_core::election::Identity;
+    use leasehold_mongodb::store::mongo::operators::{CollectionEntry, ViewEvent};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ago(seconds: i64) -> DateTime {
+        DateTime::from_millis(wall().0 - 1_000 * seconds)
+    }
+
+    /// Returns the first read of a lease with these changes; `renewed_at` adds holder `a`.
+    fn observed(mut changes: Document) -> Observed {
+        let uuid = |number| Bson::from(Uuid::from_bytes([number; 16]));
+        let holder = changes.remove("renewed_at").map(|renewed_at| {
+            doc! {
+                "identity": "a", "session": uuid(1), "claim": uuid(1), "token": 7_i64,
+                "acquired_at": ago(900), "renewed_at": renewed_at, "lease_duration_ms": 24_000_i64,
+            }
+        });
+        let mut document = doc! {
+            "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": uuid(1),
+            "holder": holder, "paused": false, "request": Bson::Null,
+            "reserved_for": Bson::Null, "history": [],
+        };
+        document.extend(changes);
+        let (mut observed, at) = (Observed::default(), boot_now());
+        let entries = vec![CollectionEntry::of(&document).expect("a name")];
+        observed.apply(ViewEvent::Listed { entries, at });
+        observed
+    }
+
+    fn answered(identities: &[&str]) -> Rolls {
+        let present = identities.iter().map(|identity| Present {
+            identity: Identity::new(*identity).expect("an identity"),
+            version: None,
+            healthy: None,
+        });
+        let roll = Roll::Answered(present.collect());
+        Rolls::from([("orders".to_owned(), roll)])
+    }
+
+    #[test]
+    fn a_list_waits_for_a_holder_in_doubt_and_not_for_others() {
+        let waits = |patience: Patience, renewed_at, rolls: Option<&Rolls>| {
+            let observed = observed(doc! { "renewed_at": renewed_at });
+            patience.of(observed.one().expect("a lease"), rolls, boot_now())
+        };
+        let list = Patience::of_list(None, Ask::IfUnclear);
+        assert_eq!(waits(list, ago(1), None), Duration::ZERO);
+        assert_eq!(waits(list, ago(10), None), 4 * SECOND, "late");
+        assert_eq!(waits(list, ago(-60), None), 4 * SECOND, "in the future");
+        assert_eq!(waits(list, ago(60), None), 4 * SECOND, "not asked yet");
+        let others = answered(&["b"]);
+        assert_eq!(waits(list, ago(60), Some(&others)), Duration::ZERO);
+        let holder = answered(&["a", "b"]);
+        assert_eq!(waits(list, ago(60), Some(&holder)), 4 * SECOND);
+        let observe = Patience::of_list(Some(30 * SECOND), Ask::IfUnclear);
+        assert_eq!(waits(observe, ago(1), None), 30 * SECOND);
+        assert_eq!(waits(observe, ago(60), Some(&others)), 4 * SECOND);
+        let lease = Patience::of_lease(None, Ask::All);
+        assert_eq!(waits(lease, ago(1), None), 4 * SECOND);
+        assert_eq!(waits(lease, ago(60), Some(&others)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_free_lease_that_no_candidate_acquires_needs_attention() {
+        let style = |changes: Document, rolls: &Rolls| {
+            let observed = observed(changes);
+            render::rows(observed.documents(), rolls, boot_now())[1].style
+        };
+        let ended = |seconds| {
+            let past = doc! { "acquired_at": ago(900), "ended_at": ago(seconds) };
+            doc! { "history": [past] }
+        };
+        assert_eq!(style(ended(5), &answered(&["b"])), Style::Plain);
+        assert_eq!(style(ended(5), &answered(&[])), Style::Bad);
+        assert_eq!(style(ended(60), &Rolls::new()), Style::Bad);
+        let mut resumed = ended(60);
+        resumed.insert("actions", vec![doc! { "action": "resume", "at": ago(1) }]);
+        assert_eq!(style(resumed, &Rolls::new()), Style::Plain);
+        let mut paused = ended(60);
+        paused.insert("paused", true);
+        assert_eq!(style(paused, &Rolls::new()), Style::Warning);
+    }
+}
