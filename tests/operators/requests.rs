@@ -213,7 +213,7 @@ async fn a_request_that_the_leader_does_not_apply_is_explained_and_can_be_withdr
         0,
         &[
             "step-down of token 7 requested by a script",
-            "no effect: it is for token 7, and the holder has token 1",
+            "no effect: the request names token 7, but the holder has token 1",
         ],
     );
     leasehold(&stage, &["cancel", &lease])

@@ -340,7 +340,7 @@ impl<'a> ObservedLock<'a> {
         else {
             return match lock.holders.as_slice() {
                 [] => format!(
-                    "no grant: the document was edited; to fix: leasehold locks break {}",
+                    "not granted: the document was edited by hand; to fix: leasehold locks break {}",
                     self.name
                 ),
                 _ if lock.slots > 0 => format!("all {} slots are taken", lock.slots),

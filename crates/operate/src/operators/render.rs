@@ -112,8 +112,8 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     })
 }
 
-/// Returns the time for which no candidate has acquired a free lease, if the time is so long that a
-/// candidate would have acquired the lease.
+/// Returns the time since a free lease had a holder; `None` if candidates may still be about to
+/// acquire the lease.
 pub(super) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
     let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
     let ended = lease.history.last().filter(|_| is_free)?.ended_at;
@@ -212,10 +212,10 @@ pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     match lease.effect()? {
         RequestEffect::Effective => None,
         RequestEffect::OtherToken { named, leader } => Some(format!(
-            "it is for token {named}, and the holder has token {leader}"
+            "the request names token {named}, but the holder has token {leader}"
         )),
         RequestEffect::Free => {
-            Some("nobody holds the lease, and the next acquisition removes it".to_owned())
+            Some("the lease has no holder; the next acquisition removes the request".to_owned())
         }
         RequestEffect::Invalid(why) => Some(why.to_owned()),
     }
