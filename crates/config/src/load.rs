@@ -25,7 +25,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the daemon's connection string. A reload opens no other pipe, which might block.
+    /// Source of the daemon's connection string. A reload does not open a different pipe, because
+    /// the open might block.
     pub started_with: Option<UriSource>,
 }
 

@@ -1,5 +1,5 @@
-//! Sources of the connection string, which is never printed. Errors do not contain the driver's
-//! message either, because the driver quotes the parts that it cannot parse.
+//! Sources of the connection string, which is never printed. Errors omit the driver's message,
+//! because the driver quotes the parts that it cannot parse.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -89,7 +89,8 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true for a connection string. Keys that may be published reject connection strings.
+/// Returns true if a text is a connection string. Keys whose values may be published reject
+/// connection strings.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")

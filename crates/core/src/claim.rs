@@ -100,7 +100,8 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
     instants.into_iter().flatten().min()
 }
 
-/// Maximum number of unanswered writes of a claim. After a primary change, a second one is sent.
+/// Maximum number of unanswered writes of a claim. After a primary change, a second write is sent
+/// while the first is unanswered.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably

@@ -300,7 +300,7 @@ impl GuardClient {
         }
     }
 
-    /// Resumes CMD. In the background, CMD stays stopped if it stopped to access the terminal.
+    /// Resumes CMD. In the background, a CMD that an access to the terminal stopped stays stopped.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {

@@ -1,6 +1,6 @@
 //! Checks in /proc whether a process of a command may still run after its daemon and guard were
-//! killed. Yes if /proc does not show all processes, or if the ids are of another PID or time
-//! namespace.
+//! killed. The answer is yes if /proc does not show all processes, or if the ids belong to another
+//! PID or time namespace.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -24,7 +24,8 @@ pub enum Input {
     Demoted {
         /// True if all files say "not leader"; false if a file could not be changed.
         shown: bool,
-        /// True if [`Input::LabelDemoted`] follows. The release waits for it, up to a time limit.
+        /// True if [`Input::LabelDemoted`] follows. The release waits for that input, up to a time
+        /// limit.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },

@@ -5,7 +5,7 @@ use std::time::Duration;
 pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 /// The longest lease duration that a valid holder declares.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
-/// The shortest accepted interval or timeout. A shorter one would only add load to the store.
+/// The shortest accepted interval or timeout. A shorter value would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Random jitter of retries, in percent in either direction.
 pub const JITTER_PERCENT: u32 = 20;

@@ -35,7 +35,7 @@ named! {
 pub struct Entry {
     /// Random id of the entry. Each join at the tail has a new id.
     pub claim: Claim,
-    /// The owner, in its own words.
+    /// The owner of the entry.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub owner: EntryOwner,
     /// Requested mode.

@@ -1,17 +1,19 @@
 //! A grant is another contender's write that lets a contender hold the lock. It names the entry's
 //! revision. Provisional authority starts when the owner sent that revision, and lasts for a share
-//! of the renew deadline. Others wait for that share of the lease duration.
+//! of the renew deadline. Other contenders wait for the same share of the lease duration.
 
 use std::time::Duration;
 
 use super::document::Entry;
 use crate::election::{BootTime, Revision, Timings, Token};
 
-/// Divisor of the renew deadline and of the lease duration. One share bounds provisional authority,
-/// the other the wait for an unconfirmed entry. One divisor keeps the bound on clock rates (I1).
+/// Divisor of the renew deadline and of the lease duration. The share of the renew deadline bounds
+/// provisional authority, and the share of the lease duration bounds the wait for an unconfirmed
+/// entry. The bound on clock rates (I1) requires equal divisors.
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Shorter work needs none, because its release follows the grant.
+/// Delay of the confirmation. Shorter work needs no confirmation, because its release follows the
+/// grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// Minimum time to confirm a grant. Even a loaded store answers a write in this time.
@@ -52,7 +54,8 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the minimum time to confirm a grant. With less, the work waits for the confirmation.
+/// Returns the minimum time to confirm a grant. If less time is left, the work waits for the
+/// confirmation.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

@@ -153,7 +153,8 @@ impl Observation {
         }
     }
 
-    /// Keeps the earlier start if both observed one version; otherwise, the later version.
+    /// If both observed the same version of an entry, keeps the earlier start of the wait;
+    /// otherwise, keeps the later version.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

@@ -14,7 +14,7 @@ use crate::shim::Shim;
 use crate::wire::{CommandStage, Received, ShimStart, post_with, take};
 
 impl Guard {
-    /// Checks if the shim became CMD. The exec closes the shim's socket.
+    /// Checks whether the shim became CMD. The exec closes the shim's socket.
     pub(super) fn receive_from_shim(&mut self) {
         let Some(shim) = &self.shim else { return };
         match take::<CommandEnd>(shim.as_fd()) {

@@ -112,7 +112,8 @@ impl LeaseReads {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // Ignores an assumed standby, and the renewals that hints omit.
+            // Ignores the standby, which this candidate may only have assumed, and renewals, which
+            // hints do not report.
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
@@ -316,7 +317,7 @@ impl Contender {
     }
 
     /// Applies the reply to a write. If the reply is older than the view, an event overtook it or
-    /// the store was rolled back, and only a linearizable read can tell which.
+    /// the store was rolled back, and only a linearizable read can distinguish these cases.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked_at = turn.now;

@@ -165,7 +165,7 @@ impl Contender {
         if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
             registration.vacancy = Some((vacancy, None));
         }
-        // The stream or the next read shows if a write of unknown outcome was stored.
+        // The stream or the next read shows whether a write of unknown outcome was stored.
         let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(Lease::claim);
         if applied.is_some_and(|it| held == Some(it.holder)) {

@@ -14,7 +14,8 @@ pub(crate) struct WorkloadState {
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
-    /// The last lost leadership, until an unsupervised workload has had time to notice the loss.
+    /// The most recent loss of leadership, kept until an unsupervised workload has had time to
+    /// notice the loss.
     pub(super) drain: Option<DrainAfterLoss>,
 }
 
@@ -134,7 +135,8 @@ impl Contender {
         }
     }
 
-    /// Begins the back-off after the workload ended on its own. False if none has this token.
+    /// Begins the back-off after the workload ended on its own. Returns false if no running
+    /// workload has this token.
     pub(crate) fn workload_ended(&mut self, token: Token, now: BootTime) -> bool {
         let (timings, workload) = (self.me.timings(), &mut self.workload);
         let running = workload.running.filter(|running| running.token == token);

@@ -101,8 +101,8 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // The next process on this directory must know the claim. It must not know an unseen token,
-        // because a store that never had this token would seem rolled back.
+        // The next process on this directory must know the claim, but not a token that no document
+        // has shown, because a store that never had this token would seem rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -280,7 +280,8 @@ impl Contender {
             Outcome::Applied(_) if pending.iter().any(|p| p.call == call) => {
                 self.reads.fall_behind(now);
             }
-            // An old read shows a foreign document. A new read should precede the next write.
+            // The late reply to a read shows a foreign document, so a new read should precede the
+            // next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
             // After a rollback, the newer claim may still lead, and only a read shows the rollback.
             Outcome::Applied(Found::Lease(lease))

@@ -9,7 +9,8 @@ pub(super) const LATE_MAX: Duration = Duration::from_millis(60);
 
 use std::time::Duration;
 
-/// Returns a leader `a` since 0 s, a follower `b` of hints since 1.234 s, and the store.
+/// Returns a leader `a`, a follower `b` of hints, and the store. `a` has led since 0 s, and `b` has
+/// run since 1.234 s.
 fn leader_and_reader() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let b = reader("b", at(0) + millis(1_234), &mut stored);

@@ -7,7 +7,8 @@ use crate::election::*;
 
 const LAG: u64 = 10;
 
-/// Returns a leader `a` since 0 s, a follower `b` of a late stream since 1.234 s, and the store.
+/// Returns a leader `a`, a follower `b` of a late stream, and the store. `a` has led since 0 s, and
+/// `b` has run since 1.234 s.
 fn leader_and_late_follower() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let now = at(0) + millis(1_234);

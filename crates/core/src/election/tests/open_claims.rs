@@ -225,8 +225,9 @@ fn a_candidate_with_nothing_open_exits_at_once() {
     assert!(a.exited, "a does not wait for its first read");
 }
 
-/// Checks that a candidate released its claim after a signal, and never led. It may lead only after
-/// the cooldown, which began at `since`.
+/// Checks that a candidate that got a signal during its acquisition released the claim without
+/// leading, and that the candidate does not lead before the end of the cooldown that began at
+/// `since`.
 fn was_cancelled(b: &mut Node, since: BootTime, stored: &mut Stored) {
     assert_eq!(stored.lease().holder, None, "released");
     assert_eq!(stored.history[0].reason, Reason::Requested);

@@ -51,13 +51,13 @@ pub(super) fn leader_and_follower() -> (Node, Node, Stored) {
     (a, b, stored)
 }
 
-/// Returns a follower `b` of a leader that has vanished, and the store.
+/// Returns a follower `b` and the store. The leader has vanished.
 pub(super) fn follower_of_vanished() -> (Node, Stored) {
     let (_, b, stored) = leader_and_follower();
     (b, stored)
 }
 
-/// Returns a follower `b` that has just sent an acquisition of a free lease, and the store.
+/// Returns a follower `b` and the store. The lease is free, and `b` has just sent an acquisition.
 pub(super) fn acquiring() -> (Node, Stored) {
     let (mut b, mut stored) = follower_of_vanished();
     stored.vacate();

@@ -212,7 +212,8 @@ fn written(
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // Confirmed without a slot, after an edit or a grant by an older version.
+                // The entry was confirmed but has no slot, because of an edit or a grant by an
+                // older version.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);

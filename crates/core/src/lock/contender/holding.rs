@@ -24,7 +24,8 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Holds with this token and slot: `write` was acknowledged after `calls` calls had been sent.
+    /// Returns the state of a holder with this token and slot. `write` acquired the lock, and
+    /// `calls` calls had been sent before the acquisition.
     pub(super) fn acquired(
         (token, slot): (Token, Option<u32>),
         write: &SentWrite,

@@ -10,7 +10,8 @@ pub(super) struct Waiting {
     pub(super) position: usize,
     granted: bool,
     pub(super) renew_due: BootTime,
-    /// True if this contender heads the queue and the lock has room, but no grant came.
+    /// True if this contender heads the queue and the lock has room, but the lock was not granted
+    /// to this contender.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
     lacks_slot: bool,
