@@ -40,7 +40,7 @@ write was applied, 78 configuration, or the name is a lease's.";
 const BREAK_HELP: &str = "\
 Examples:
   leasehold locks break nightly-report
-                             waits until it is certain that they do not renew
+                             remove expired holders and waiters; holders that renew are kept
   leasehold locks break nightly-report --force
                              unsafe: a live holder keeps running until its next renewal
 
@@ -50,6 +50,7 @@ whether the write was applied; 78 configuration, or the name is a lease's.";
 const PRUNE_HELP: &str = "\
 Examples:
   leasehold locks prune --unused-for 30d
+                             shrink the documents of unused locks
 
 Exit codes: 0 pruned, 1 nothing to prune; 64 usage; 69 MongoDB unreachable or refusing, or it is not known whether a \
 write was applied; 78 configuration.";
