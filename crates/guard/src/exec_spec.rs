@@ -1,4 +1,4 @@
-//! The command line of CMD, and its additional environment variables. They travel in a memfd,
+//! The command line of CMD, and its additional environment variables. They are passed in a memfd,
 //! because their size has no limit. They are sent after the acquisition, because they contain the
 //! token.
 

@@ -74,7 +74,7 @@ impl StandbyCommand {
         }
     }
 
-    /// Returns true if a guard waits.
+    /// Returns true if a guard is waiting to start the command.
     pub fn is_prepared(&self) -> bool {
         self.guard.is_some()
     }

@@ -30,7 +30,7 @@ impl LeaseView {
         planted!(HighestTokenForgotten, lease.token, highest).next()
     }
 
-    /// Returns true if an event shows a change that the last read missed, except renewals.
+    /// Returns true if an event shows a change that the last read missed. Renewals do not count.
     pub(super) fn is_older_than(&self, lease: &Lease) -> bool {
         self.lease().is_none_or(|known| {
             let changed = lease.claim() != known.claim() || lease.paused != known.paused;

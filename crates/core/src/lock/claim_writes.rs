@@ -13,7 +13,8 @@ const OLDEST_KEPT: usize = 8;
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls before the claim was first seen. Only later calls can prove it gone.
+    /// Number of calls before the claim was first seen. Only later calls can prove that the claim
+    /// is gone.
     present: Option<u64>,
     /// True if a revision was forgotten that may be stored.
     pub(super) forgotten: bool,

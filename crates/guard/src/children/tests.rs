@@ -4,9 +4,9 @@ use super::*;
 
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Returns true in a process that runs only this test. Otherwise, starts a process that runs only
-/// this test. Until a child executes its program, it holds its parent's descriptors, and with them
-/// the locks of other tests.
+/// Returns true in a process that runs only this test. In any other process, starts a process that
+/// runs only this test. Until a child executes its program, it holds its parent's descriptors, and
+/// with them the locks of other tests.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -1,5 +1,5 @@
-//! Counts how often each case occurred. A soak run that never reaches a required case proves less
-//! than it claims, and fails.
+//! Counts how often each case occurred. A soak run fails if it never reaches a required case,
+//! because it then proves less than it claims.
 //!
 //! Every value of a closed enum is required, unless [`Case::excused`] gives a reason. A new role,
 //! reason, notice, operation or fault therefore needs a run in which it occurs.

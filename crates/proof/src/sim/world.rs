@@ -25,7 +25,7 @@ pub(super) trait Protocol: Sized + 'static {
     type Operation: Clone;
     type Outcome: Clone + PartialEq;
     type State: Clone;
-    /// The sender of a write, for the checks once a majority has the write.
+    /// The sender of a write, which the checks use once a majority has the write.
     type Write;
 
     const FAILED: Self::Outcome;

@@ -18,7 +18,8 @@ fn leader_and_late_follower() -> (Node, Node, Stored) {
     (a, b, stored)
 }
 
-/// Advances both candidates to `until`. The stream reports, late, the document of each second.
+/// Advances both candidates to `until`. The stream reports the document of each second with a delay
+/// of [`LAG`] seconds.
 fn together_with_late_events(
     (a, b): (&mut Node, &mut Node),
     (from, until): (u64, u64),

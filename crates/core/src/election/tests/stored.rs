@@ -16,7 +16,8 @@ pub(super) fn foreign() -> Outcome {
 pub(super) struct Stored {
     pub(super) document: Option<Lease>,
     pub(super) history: Vec<HistoryEntry>,
-    /// Number of writes by others, which makes each of their revisions different.
+    /// Number of writes by other candidates. Each of these writes has its own revision, which is
+    /// derived from this number.
     others_writes: u8,
 }
 

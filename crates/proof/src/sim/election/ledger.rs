@@ -163,8 +163,8 @@ impl Ledger {
         remember(&mut self.resolved, claim);
     }
 
-    /// Records a read. `ended` is a claim of this process that no longer leads, if the read shows
-    /// the claim with a revision that the process may have written.
+    /// Records a read. `ended` is the claim in the read document if this process made the claim,
+    /// the claim no longer leads, and the process may have written the shown revision.
     pub(super) fn reads(&mut self, ended: Option<Claim>) {
         match ended {
             Some(_) if self.writing.is_some() => {}

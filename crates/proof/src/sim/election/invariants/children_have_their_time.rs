@@ -16,7 +16,7 @@ pub(crate) struct End {
     pub(crate) stop_over: bool,
     /// The leader has exited, and only its descendants remain.
     pub(crate) left_behind: bool,
-    /// The deadline of the newest record has passed. For a kill, the grace has passed too.
+    /// The deadline of the newest record has passed. For SIGKILL, the grace period has also passed.
     pub(crate) expired: bool,
     /// For this long, the daemon and the guard could have known of an acknowledged renewal that
     /// extends this deadline. `None` if no renewal extends the deadline, or if the claim is lost.
