@@ -224,7 +224,7 @@ mod tests {
             .expect("written");
         let expected = [Child::Gone, running, Child::None];
         assert_eq!(children(&file).expect("read"), expected);
-        let length = file.metadata().expect("it is open").len();
+        let length = file.metadata().expect("an open file").len();
         assert_eq!(length, FILE_LENGTH as u64);
     }
 

@@ -96,7 +96,7 @@ mod tests {
     fn assert_sendable_if_decoded(bytes: &[u8]) {
         if let Some(exec_spec) = ExecSpec::decode(bytes) {
             let file = exec_spec.to_file().expect("a file in memory");
-            let arrived = ExecSpec::of_file(file).expect("as it was sent");
+            let arrived = ExecSpec::of_file(file).expect("an unchanged exec spec");
             assert_eq!(arrived, exec_spec);
         }
     }
@@ -122,7 +122,7 @@ mod tests {
         ) {
             let exec_spec = ExecSpec { words, environment };
             let file = exec_spec.to_file().expect("a file in memory");
-            prop_assert_eq!(ExecSpec::of_file(file).expect("as it was sent"), exec_spec);
+            prop_assert_eq!(ExecSpec::of_file(file).expect("an unchanged exec spec"), exec_spec);
         }
 
         #[test]

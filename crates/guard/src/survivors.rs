@@ -232,13 +232,14 @@ mod tests {
     fn a_process_may_run_until_it_is_gone_and_a_zombie_is() {
         let (Sleeper(ref mut child), id) = sleeper(&mut Command::new("sleep"));
         assert!(may_run(&id, MARK));
-        child.kill().expect("it is ours");
+        child.kill().expect("the process is our child");
         // The child stays a zombie until it is reaped.
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         let pid = rustix::process::Pid::from_child(child);
-        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).expect("it is ours");
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended)
+            .expect("the process is our child");
         assert!(is_gone(&id, MARK));
-        child.wait().expect("it is ours");
+        child.wait().expect("the process is our child");
         assert!(is_gone(&id, MARK));
     }
 

@@ -21,7 +21,7 @@ pub fn who(identity: &str) -> Identification {
 
 /// Returns a token.
 pub fn token(number: i64) -> Token {
-    Token::new(number).expect("not negative")
+    Token::new(number).expect("a number that is not negative")
 }
 
 /// Returns timings with this `renew_interval`, which must be between 50 ms and 20 minutes.
@@ -35,7 +35,7 @@ pub fn timings(renew_interval: Duration) -> watch::Receiver<Timings> {
         operation_timeout: least,
         loss_grace: least,
     });
-    watch::channel(timings.expect("they fit")).1
+    watch::channel(timings.expect("valid timings")).1
 }
 
 /// Returns an instant `seconds` after boot.

@@ -115,7 +115,7 @@ mod tests {
                     operation_timeout: millis(operation),
                     loss_grace: millis(grace),
                 })
-                .expect("the rules are kept")
+                .expect("valid timings")
             })
     }
 
@@ -124,7 +124,7 @@ mod tests {
         fn the_defaults_scale_to_any_lease_duration(nanos in
             LEASE_DURATION_MIN.as_nanos()..=LEASE_DURATION_MAX.as_nanos())
         {
-            let lease_duration = Duration::from_nanos(u64::try_from(nanos).expect("an hour"));
+            let lease_duration = Duration::from_nanos(u64::try_from(nanos).expect("at most an hour"));
             let to = scaled(&Timings::default(), lease_duration);
             prop_assert!(to.is_ok(), "{to:?}");
             prop_assert_eq!(to.map(|t| t.lease_duration()), Ok(lease_duration));
@@ -134,7 +134,7 @@ mod tests {
         fn all_legal_timings_scale_up(timings in legal(), longer in 0_u32..=1000) {
             let room = LEASE_DURATION_MAX - timings.lease_duration();
             let wanted = timings.lease_duration() + room * longer / 1000;
-            let to = scaled(&timings, wanted).expect("longer is legal");
+            let to = scaled(&timings, wanted).expect("a longer lease duration is valid");
             prop_assert_eq!(to.lease_duration(), wanted);
             prop_assert!(to.operation_timeout() <= timings.operation_timeout());
             // Authority stays a constant share of the lease duration.

@@ -10,7 +10,7 @@ fn any_time() -> impl Strategy<Value = BootTime> {
 }
 
 fn arrived<R: Serialize + DeserializeOwned>(record: &R) -> Option<R> {
-    decode(encode(record, &mut [0; LENGTH_MAX]).expect("it fits"))
+    decode(encode(record, &mut [0; LENGTH_MAX]).expect("the record fits"))
 }
 
 proptest! {

@@ -133,7 +133,11 @@ fn the_guard_of_a_longer_lease_is_awaited() {
             done => break done.unwrap().1,
         }
     };
-    assert_eq!(memory.claim, Some(claim()), "it is gone");
+    assert_eq!(
+        memory.claim,
+        Some(claim()),
+        "the guard has ended, so the claim is proof"
+    );
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn returns<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::spawn(move || answer.send(what()));
     answered
         .recv_timeout(Duration::from_secs(10))
-        .expect("it hangs")
+        .expect("the call does not return")
 }
 
 fn fifo(path: &Path) {
@@ -426,7 +430,11 @@ fn a_link_of_another_user_is_not_followed() {
     fs::remove_dir_all(&status).unwrap();
     fs::rename(&planted, &status).unwrap();
     assert!(directory.keep().is_err());
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 1, "the link itself");
+    assert_eq!(
+        fs::read_dir(&target).unwrap().count(),
+        1,
+        "the directory contains only the link"
+    );
 }
 
 #[test]

@@ -219,6 +219,6 @@ fn an_end_by_the_guard_is_not_an_exit_by_itself() {
         };
         assert!(by_itself(ended(false, false)));
         assert!(!by_itself(ended(true, false)));
-        assert_eq!(by_itself(ended(true, true)), !expired, "its guard died");
+        assert_eq!(by_itself(ended(true, true)), !expired, "the guard was lost");
     }
 }

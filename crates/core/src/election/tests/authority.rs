@@ -56,7 +56,7 @@ fn i4_at_its_deadline_a_leader_has_stepped_down() {
 fn i7_a_renewal_of_unknown_outcome_extends_nothing() {
     let (mut a, _) = leader("a", at(0));
     a.run_cut_off(at(17), &Outcome::Unknown);
-    assert!(a.count("renew") > 3, "it keeps retrying");
+    assert!(a.count("renew") > 3, "a keeps retrying");
     assert_eq!(a.valid_until(), at(18));
     a.tick(at(18));
     assert_eq!(a.role(), Role::Follower);
@@ -128,7 +128,7 @@ fn a_hung_renewal_is_joined_by_one_more_when_the_primary_changes() {
     a.input(at(4), Input::PrimaryChanged);
     assert_eq!(a.waiting(), ["renew", "renew"]);
     a.input(at(4), Input::PrimaryChanged);
-    assert_eq!(a.calls.len(), 2, "two at the most");
+    assert_eq!(a.calls.len(), 2, "at most two renewals are unanswered");
     a.take_call();
     a.answer(at(4), &mut stored);
     assert_eq!(a.valid_until(), at(4) + seconds(18));

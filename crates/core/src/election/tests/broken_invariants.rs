@@ -62,7 +62,7 @@ fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
             .status
             .authority
             .as_mut()
-            .expect("it leads")
+            .expect("a leads")
             .valid_until = at(0);
     });
     assert_complains(&a, "a leader's token", |e| {

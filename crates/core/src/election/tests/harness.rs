@@ -47,7 +47,7 @@ pub(super) fn identity(name: &str) -> Identity {
 }
 
 pub(super) fn token(n: i64) -> Token {
-    Token::new(n).expect("not negative")
+    Token::new(n).expect("a number that is not negative")
 }
 
 #[derive(Clone)]
@@ -129,7 +129,10 @@ impl Node {
 
     /// Starts the next process on this candidate's status directory, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
-        let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
+        let (claim, token, lease_longest) = *self
+            .remembered
+            .last()
+            .expect("the candidate has recorded its state");
         let candidate = Candidate {
             token_remembered: token,
             lease_longest_remembered: Some(lease_longest),
@@ -255,7 +258,10 @@ impl Node {
     }
 
     pub(super) fn wake(&mut self) -> BootTime {
-        let due = self.election.next_wakeup().expect("it goes on");
+        let due = self
+            .election
+            .next_wakeup()
+            .expect("the candidate waits for an instant");
         self.tick(due);
         due
     }
@@ -373,11 +379,15 @@ impl Node {
 
     pub(super) fn valid_until(&self) -> BootTime {
         let authority = self.election.status().authority;
-        authority.expect("it leads").valid_until
+        authority.expect("the candidate leads").valid_until
     }
 
     pub(super) fn token(&self) -> Token {
-        self.election.status().authority.expect("it leads").token
+        self.election
+            .status()
+            .authority
+            .expect("the candidate leads")
+            .token
     }
 
     pub(super) fn times_leader(&self) -> usize {

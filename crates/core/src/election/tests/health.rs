@@ -18,7 +18,7 @@ fn an_unhealthy_leader_releases_and_contends_again_as_soon_as_it_is_healthy() {
     assert_eq!(a.count("acquire"), 1);
     a.input(at(500), WELL);
     a.serve(at(500), &mut stored);
-    assert!(a.leads(at(500)), "it may contend again");
+    assert!(a.leads(at(500)), "the candidate may contend again");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     a.release(now, Input::StepDown, &mut stored);
     // No other candidate exists, so `a` must lead again after one lease duration.
     a.run(now + seconds(600), &mut stored);
-    assert_eq!(a.role(), Role::Leader, "stuck for ever");
+    assert_eq!(a.role(), Role::Leader, "a never leads again");
 }
 
 #[test]
@@ -125,7 +125,11 @@ fn i8_a_candidate_in_cooldown_does_not_mistake_its_own_raised_claim_for_a_succes
     a.input(at(7), Input::Watch(Watch::Changed(raised)));
     a.event(at(8), &stored);
     a.run(at(30) - millis(1), &mut stored);
-    assert_eq!(a.count("acquire"), 1, "within a lease duration");
+    assert_eq!(
+        a.count("acquire"),
+        1,
+        "the cooldown lasts one lease duration"
+    );
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)));
 }

@@ -187,7 +187,11 @@ fn a_leader_that_wakes_long_after_its_deadline_to_a_shutdown_ends_in_one_turn() 
     let (mut a, _) = leader_with("a", at(0), with_handoff(seconds(2)));
     a.input(at(60), Input::Shutdown);
     assert_eq!((a.exited, a.role()), (true, Role::Stopping));
-    assert_eq!(a.count("release"), 0, "it expired long ago");
+    assert_eq!(
+        a.count("release"),
+        0,
+        "the lease has expired, so no release is needed"
+    );
 }
 
 #[test]

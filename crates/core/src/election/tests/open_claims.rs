@@ -193,7 +193,11 @@ fn an_adoption_that_landed_unheard_is_known_again() {
     b.reply(b.now(), renew, Outcome::Unknown);
     b.run(at(5), &mut stored);
     assert_eq!((b.leads(at(5)), b.count("renew") > 1), (true, true));
-    assert_eq!(b.token(), token(2), "adopted, not waited out");
+    assert_eq!(
+        b.token(),
+        token(2),
+        "b adopts the acquisition and does not wait for its expiry"
+    );
 }
 
 #[test]

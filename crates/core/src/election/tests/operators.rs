@@ -54,7 +54,7 @@ fn a_request_for_another_token_is_ignored() {
     stored.lease_mut().request = step_down(2);
     let sent = a.sent.len();
     a.event(at(1), &stored);
-    assert_eq!(a.sent.len(), sent, "and costs no read");
+    assert_eq!(a.sent.len(), sent, "the event causes no read");
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)));
     assert_eq!(a.notices, [notice(2)], "once");
@@ -82,7 +82,10 @@ fn after_a_step_down_a_candidate_stays_out_for_a_lease_duration() {
     a.release(at(1), Input::StepDown, &mut stored);
     assert_eq!(stored.lease().holder, None);
     a.sends_nth(2, "acquire", at(25), &mut stored);
-    assert!(a.leads(at(25)), "nobody else wanted it");
+    assert!(
+        a.leads(at(25)),
+        "a leads again if no other candidate acquires"
+    );
 }
 
 #[test]

@@ -179,5 +179,5 @@ fn i1_a_late_reply_that_shows_a_later_document_precedes_a_read() {
     b.reply(at(1), CallId(999), Outcome::Applied(Found::Lease(lease)));
     assert_eq!(b.waiting(), ["read"]);
     b.tick(at(60));
-    assert_eq!(b.count("take_over"), 0, "it is not answered");
+    assert_eq!(b.count("take_over"), 0, "the read has not been answered");
 }

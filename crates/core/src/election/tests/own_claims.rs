@@ -9,7 +9,10 @@ fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run_cut_off(at(19), &Outcome::Unknown);
     assert_eq!(a.role(), Role::Follower);
-    assert!(stored.lease().holder.is_some(), "no release has landed");
+    assert!(
+        stored.lease().holder.is_some(),
+        "the store has applied no release"
+    );
     a.run(at(22), &mut stored);
     // The candidate does not wait 24 s, as it would for another candidate's claim.
     assert!(a.leads(at(22)), "{:?}", a.sent);
@@ -24,7 +27,7 @@ fn an_event_with_the_revision_of_an_unanswered_renewal_is_not_reported() {
     assert_eq!(a.waiting(), ["renew"]);
     let (renewal, outcome) = a.perform(&mut stored);
     a.event(at(3), &stored);
-    assert_eq!(a.waiting(), [""; 0], "the answer will decide");
+    assert_eq!(a.waiting(), [""; 0], "a waits for the reply to its renewal");
     a.reply(at(4), renewal, outcome);
     assert_eq!(a.valid_until(), at(21));
 }
@@ -49,7 +52,7 @@ fn an_ended_claim_under_a_raised_token_is_not_another_leader() {
     stored.lease_mut().token = token(9);
     a.run(at(25) - millis(1), &mut stored);
     assert_eq!((a.count("acquire"), a.count("take_over")), (1, 0));
-    assert_eq!(stored.lease().holder, None, "but it is released");
+    assert_eq!(stored.lease().holder, None, "the claim is released");
     a.run(at(25), &mut stored);
     assert_eq!(a.token(), token(10));
 }
@@ -64,7 +67,7 @@ fn a_twin_with_the_claim_of_a_step_down_is_not_another_leader() {
     stored.vacate();
     a.event(at(4), &stored);
     a.run(at(26), &mut stored);
-    assert_eq!(a.count("acquire"), 1, "its cooldown continues");
+    assert_eq!(a.count("acquire"), 1, "a's cooldown continues");
     a.run(at(28), &mut stored);
     assert_eq!(a.token(), token(2));
 }

@@ -105,7 +105,7 @@ fn a_lower_candidate_leaves_a_longer_head_start_after_a_release() {
         );
         a.release(at(4), Input::Shutdown, &mut stored);
         c.event(at(4), &stored);
-        let due = c.election.next_wakeup().expect("it waits");
+        let due = c.election.next_wakeup().expect("c waits for an instant");
         assert!(due >= at(4) + millis(steps * HEAD_START), "{own}: {due:?}");
         let latest = at(4) + millis(steps * HEAD_START + SPREAD);
         assert!(due <= latest, "{own}: {due:?}");

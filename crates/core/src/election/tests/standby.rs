@@ -69,7 +69,7 @@ fn a_release_gives_the_standby_its_head_start() {
     b.event(at(3), &stored);
     c.event(at(3), &stored);
     assert_eq!((b.waiting(), c.waiting()), (vec!["acquire"], vec![]));
-    let due = c.election.next_wakeup().expect("it waits");
+    let due = c.election.next_wakeup().expect("c waits for an instant");
     assert!(due >= at(3) + millis(HEAD_START), "{due:?}");
     assert!(due <= at(3) + millis(HEAD_START + SPREAD), "{due:?}");
     b.serve(at(3), &mut stored);

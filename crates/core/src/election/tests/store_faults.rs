@@ -302,7 +302,10 @@ fn i3_a_token_lowered_before_an_adoption_neither_grants_leadership_nor_aborts() 
     assert_eq!(stored.lease().token, token(7));
     stored.lease_mut().token = token(6);
     b.run(at(10), &mut stored);
-    assert!(!b.leads(at(10)), "the next leader would get this token too");
+    assert!(
+        !b.leads(at(10)),
+        "the next leader would also get this token"
+    );
     assert_eq!(b.notices, [rolled_back(7, Some(6))]);
     b.run(at(60), &mut stored);
     assert_eq!((b.leads(at(60)), b.token()), (true, token(8)));
@@ -362,7 +365,12 @@ fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
     b.input(at(2), Input::Watch(Watch::Changed(mixed)));
     b.tick(at(10));
     let taken = b.calls.iter().find(|(_, o)| o.as_str() == "take_over");
-    let (_, operation) = taken.expect("a declared 8 s").clone();
+    let (_, operation) = taken
+        .expect("b takes over after the 8 s that a declared")
+        .clone();
     assert_eq!(stored.apply(&b.identity, &operation), Outcome::Rejected);
-    assert!(c.leads(at(10)), "c declared 24 s");
+    assert!(
+        c.leads(at(10)),
+        "other candidates wait for the 24 s that c declared"
+    );
 }

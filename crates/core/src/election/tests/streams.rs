@@ -23,7 +23,7 @@ fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
     assert!(a.leads(at(12)));
     deaf(&mut b, 13, 100, &mut stored);
     let took_over = b.transitions.iter().find(|t| t.to == Role::Leader);
-    let at_second = took_over.map(|t| t.lasted).expect("it took over");
+    let at_second = took_over.map(|t| t.lasted).expect("b took over");
     assert!(at_second <= seconds(12 + 32), "{at_second:?}");
     assert!(b.leads(at(100)));
 }

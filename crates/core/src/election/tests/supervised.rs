@@ -187,7 +187,7 @@ fn i10_a_shutdown_leaves_a_workload_that_survives_its_kill() {
         assert!(!a.exited);
         a.input(at(60), stuck(1));
         a.serve(at(60), &mut stored);
-        assert!(a.exited, "lost before: {lost}");
+        assert!(a.exited, "a exits; leadership lost before: {lost}");
         assert_eq!(a.count("release"), 0);
         assert!(stored.lease().holder.is_some());
     }

@@ -233,9 +233,9 @@ fn every_state_takes_every_input_as_the_table_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/election/tests/table.golden");
     let table = table();
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, &table).expect("writable table");
+        std::fs::write(&path, &table).expect("table.golden can be written");
     }
-    let golden = std::fs::read_to_string(&path).expect("the table is there");
+    let golden = std::fs::read_to_string(&path).expect("table.golden can be read");
     for (line, (now, before)) in table.lines().zip(golden.lines()).enumerate() {
         assert_eq!(now.trim_end(), before.trim_end(), "line {}", line + 1);
     }

@@ -8,7 +8,10 @@ fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
     let (mut fixture, [a]) = Fixture::exclusive(["a"]);
     fixture.tick_after(a, seconds(20));
     assert_eq!(fixture.standing(a), Standing::Lost(Loss::Deadline));
-    assert!(fixture.ones[a].pending.is_empty(), "no leave yet (I6)");
+    assert!(
+        fixture.ones[a].pending.is_empty(),
+        "a sends no leave before its work has ended (I6)"
+    );
     fixture.input(a, LockInput::Release);
     assert_eq!(fixture.perform(a), "leave");
     assert_eq!(fixture.end(a), Some(End::Lost(Loss::Deadline)));

@@ -129,7 +129,10 @@ fn a_late_reply_that_shows_later_revisions_evicts_nothing() {
     fixture.input(first, LockInput::Release);
     fixture.settle_one(first);
     // The read shows the grant to b, but not b's later confirmation.
-    fixture.now = fixture.ones[a].contender.next_wakeup().expect("it reads");
+    fixture.now = fixture.ones[a]
+        .contender
+        .next_wakeup()
+        .expect("a waits for its next read");
     fixture.input(a, LockInput::Tick);
     assert_eq!(fixture.perform(a), "read");
     fixture.pass_for(seconds(2), &[b]);

@@ -53,7 +53,11 @@ fn a_confirmation_that_is_acknowledged_gives_authority_from_its_own_send() {
     let confirmed = fixture.now;
     fixture.settle();
     assert_eq!(fixture.valid_until(b), Some(confirmed + seconds(18)));
-    assert_eq!(fixture.token(b), Some(2), "the grant's token stays");
+    assert_eq!(
+        fixture.token(b),
+        Some(2),
+        "the confirmation keeps the grant's token"
+    );
     assert!(!fixture.ones[b].contender.status().provisional);
     assert_eq!(fixture.ones[b].sent, ["join", "renew"]);
     fixture.pass(seconds(60));

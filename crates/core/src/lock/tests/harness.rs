@@ -145,7 +145,10 @@ impl Fixture {
     }
 
     pub(super) fn wake(&mut self, one: usize) {
-        self.now = self.ones[one].contender.next_wakeup().expect("it waits");
+        self.now = self.ones[one]
+            .contender
+            .next_wakeup()
+            .expect("the contender waits for an instant");
         self.input(one, LockInput::Tick);
     }
 

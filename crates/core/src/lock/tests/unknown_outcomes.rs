@@ -33,7 +33,7 @@ fn a_join_that_landed_unseen_is_renewed_and_leads_from_that() {
     let sent = fixture.now;
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "read", "renew"]);
-    let until = fixture.valid_until(a).expect("it holds");
+    let until = fixture.valid_until(a).expect("a holds the lock");
     // Authority starts when the renewal was sent, not when the join was sent.
     assert!(until > sent + seconds(18));
 }
@@ -127,7 +127,7 @@ fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
     let rejected = fixture.land(a, &overtaken);
     assert_eq!(rejected, LockOutcome::Rejected);
     fixture.reply(a, first, rejected);
-    assert_eq!(fixture.token(a), Some(1), "the newest renewal decides");
+    assert_eq!(fixture.token(a), Some(1), "only the newest renewal counts");
     let sent = fixture.now;
     fixture.reply(a, second, applied);
     assert_eq!(fixture.valid_until(a), Some(sent + seconds(18)));

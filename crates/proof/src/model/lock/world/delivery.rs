@@ -225,7 +225,7 @@ impl World {
         if let End::Released = end {
             let committed = lock_of(&self.store.committed);
             if !self.machines[index].monitor.may_have_released(committed) {
-                self.broken = self.broken.or(Some("releases are true"));
+                self.broken = self.broken.or(Some("reported releases happened"));
             }
         }
         if let End::Busy { .. } = end {

@@ -56,8 +56,8 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         .collect();
     let sorted = places.is_sorted() && after.queue.iter().eq(old.into_iter().chain(new));
     match passed {
-        Some((claim, left)) => violation("overtaking", format!("{claim} passes {left}")),
-        None if !sorted => violation("overtaking", format!("{before:?} then {after:?}")),
+        Some((claim, left)) => violation("no entry overtakes", format!("{claim} passes {left}")),
+        None if !sorted => violation("no entry overtakes", format!("{before:?} then {after:?}")),
         None => None,
     }
 }
@@ -93,7 +93,7 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let evidence = || format!("{} then {}", before.slots, after.slots);
     explain(
         !occupied || before.slots == after.slots,
-        "slots stay",
+        "the number of slots stays",
         evidence,
     )
 }
@@ -108,7 +108,7 @@ fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         let mut now = after.holders.iter().filter(|e| e.claim == old.claim);
         now.all(|now| old.slot.is_none() || now.slot == old.slot)
     });
-    explain(apart && legal && kept, "own slots", || {
+    explain(apart && legal && kept, "each slot has one holder", || {
         format!("{before:?} then {after:?}")
     })
 }
@@ -181,14 +181,14 @@ fn queue_jumping_is_found() {
     let (a, b, c) = (held(1, X, 7), entry(2, X), entry(3, X));
     let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
     let passed = lock(7, std::slice::from_ref(&c), std::slice::from_ref(&b));
-    assert_eq!(broken(&before, &passed), Some("overtaking"));
+    assert_eq!(broken(&before, &passed), Some("no entry overtakes"));
     let turned = lock(7, std::slice::from_ref(&a), &[c, b.clone()]);
-    assert_eq!(broken(&before, &turned), Some("overtaking"));
+    assert_eq!(broken(&before, &turned), Some("no entry overtakes"));
     let reader = held(4, EntryMode::Shared, 8);
     let held = held(1, EntryMode::Shared, 7);
     let before = lock(7, std::slice::from_ref(&held), std::slice::from_ref(&b));
     let passed = lock(8, &[held, reader], &[b]);
-    assert_eq!(broken(&before, &passed), Some("overtaking"));
+    assert_eq!(broken(&before, &passed), Some("no entry overtakes"));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_token_that_does_not_grow_is_found() {
 fn slots_that_change_under_a_holder_are_found() {
     let before = lock(7, &[held(1, X, 7)], &[]);
     let after = with(before.clone(), |it| it.slots = 2);
-    assert_eq!(broken(&before, &after), Some("slots stay"));
+    assert_eq!(broken(&before, &after), Some("the number of slots stays"));
     let empty = lock(7, &[], &[]);
     let taken = with(lock(8, &[held(1, EntryMode::Slot, 8)], &[]), |it| {
         it.slots = 2
@@ -225,9 +225,9 @@ fn slots_that_two_have_or_that_change_are_found() {
     };
     let check = |before, after| own_slots(&of(before), &of(after)).map(|v| v.invariant);
     assert_eq!(check(&[0, 2], &[0, 2, 1]), None);
-    assert_eq!(check(&[0], &[0, 0]), Some("own slots"));
-    assert_eq!(check(&[0], &[0, 3]), Some("own slots"));
-    assert_eq!(check(&[0, 2], &[2, 0]), Some("own slots"));
+    assert_eq!(check(&[0], &[0, 0]), Some("each slot has one holder"));
+    assert_eq!(check(&[0], &[0, 3]), Some("each slot has one holder"));
+    assert_eq!(check(&[0, 2], &[2, 0]), Some("each slot has one holder"));
 }
 
 #[test]

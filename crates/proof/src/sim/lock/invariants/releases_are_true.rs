@@ -15,7 +15,7 @@ pub(crate) struct Released {
 pub(crate) fn check(released: Released) -> Option<Violation> {
     let gone = released.left || released.unanswered;
     let fine = gone && (released.recorded || !released.succeeded);
-    require(fine, "releases are true", &released)
+    require(fine, "reported releases happened", &released)
 }
 
 #[test]
