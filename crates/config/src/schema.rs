@@ -199,7 +199,8 @@ const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-/// Builds the table. `lock:` precedes the help for commands other than `run`, or `none`.
+/// Builds the table. The text after `lock:` is the help for commands other than `run`; `none` means
+/// that the key has no effect on them.
 macro_rules! keys {
     (@lock $help:literal) => { Some($help) };
     (@lock $help:literal none) => { None };

@@ -83,7 +83,8 @@ pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObser
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
-        // CMD was never started, and the daemon notices the exit of the guard.
+        // The guard exits without a report: CMD was never started, and the daemon notices the
+        // guard's exit.
         Err(_) => ExitCode::FAILURE,
     }
 }

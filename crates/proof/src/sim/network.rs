@@ -227,9 +227,9 @@ impl<P: Calls> World<P> {
         P::answered(self, process, call, outcome);
     }
 
-    /// Makes another member primary at `no_primary_until`. The new primary has the first `kept` of
-    /// the uncommitted writes. Calls whose writes are lost get an unknown outcome after the delay
-    /// that `late` returns.
+    /// Makes another member primary at `no_primary_until`. The new primary keeps the first `kept`
+    /// uncommitted writes. Calls whose writes are lost get an unknown outcome after the delay that
+    /// `late` returns.
     pub(super) fn replace_primary(
         &mut self,
         kept: usize,

@@ -201,9 +201,9 @@ impl<P: Protocol> ReplicaSet<P> {
         self.suffix.len()
     }
 
-    /// Makes another member primary. The new primary has the first `kept` of the uncommitted
-    /// writes. Returns the calls whose writes are lost, and the sequence number that the new
-    /// primary must still replicate.
+    /// Makes another member primary. The new primary keeps the first `kept` uncommitted writes.
+    /// Returns the calls whose writes are lost, and the sequence number that the new primary must
+    /// still replicate.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

@@ -121,7 +121,8 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records whether the reply to `call`, which covers all earlier events, showed a grant.
+    /// Records whether the reply to `call` showed a grant. The reply includes the changes of all
+    /// earlier events.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

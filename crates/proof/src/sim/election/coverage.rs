@@ -165,15 +165,15 @@ impl Case for Hit {
 
     fn excused(self) -> Option<&'static str> {
         match self {
-            Self::Change(Role::Stopping, Role::Leader) => {
-                Some("a claim leads once, and the process follows before its next claim leads")
-            }
+            Self::Change(Role::Stopping, Role::Leader) => Some(
+                "a claim leads once, and the process becomes a follower before its next claim leads",
+            ),
             Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
             Self::Landed(Call::Read, _) => Some("a read changes nothing"),
-            Self::Said(Said::TokensExhausted) => {
-                Some("takes 2^63 acquisitions, or an edit after which no candidate can lead")
-            }
+            Self::Said(Said::TokensExhausted) => Some(
+                "this requires 2^63 acquisitions, or an edit after which no candidate can lead",
+            ),
             _ => None,
         }
     }

@@ -24,8 +24,9 @@ use crate::proof::sim::run::Setup;
 use crate::proof::sim::world::Protocol;
 use crate::proof::sim::{MS, SECOND, world};
 
-/// Maximum time from the end of the faults until every process is done: twice the longest wait for
-/// an expired entry, because the eviction of an ownerless entry may grant another ownerless entry.
+/// Maximum time from the end of the faults until every process is done. This is twice the longest
+/// wait for an expired entry, because the eviction of an ownerless entry may grant the lock to
+/// another ownerless entry.
 const PEACE: u64 = 160 * SECOND;
 /// Additional time for eight entries with a minimum hold of 30 s each, by the slowest clock.
 const KEPT: u64 = 8 * 30 * SECOND * 4 / 3;
