@@ -110,8 +110,8 @@ pub enum Operation {
         /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
         chain: Vec<Revision>,
     },
-    /// Free the lease. The filter equals a renewal's filter, so a release does not end a claim that
-    /// a forked VM has renewed.
+    /// Free the lease. Like a renewal, a release matches only `claim` with a revision in `chain`,
+    /// so it does not end a claim that a forked VM has renewed.
     Release {
         /// The ended claim.
         claim: Claim,
