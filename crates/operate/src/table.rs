@@ -164,8 +164,10 @@ pub(crate) fn description(fields: &[(&str, String)], tables: &[(&str, Vec<Row>)]
         described += &format!("{name:<FIELD$}{value}\n");
     }
     for (heading, rows) in tables {
-        described += &match rows.len() {
-            1 => format!("\n{heading}: none\n"),
+        described += &match rows.as_slice() {
+            // A single cell is a remark in place of the table.
+            [row] if row.cells.len() == 1 => format!("\n{heading}: {}\n", row.cells[0]),
+            [_] => format!("\n{heading}: none\n"),
             _ => format!("\n{heading}:\n{}", text(rows, color())),
         };
     }

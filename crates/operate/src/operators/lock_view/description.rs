@@ -32,10 +32,14 @@ impl ObservedLock<'_> {
             ("Token", lock.token.to_string()),
             ("State", format!("{state}, {waiting} waiting")),
         ];
+        let successes = match lock.successes.is_empty() {
+            true => "Last successes",
+            false => "Last successes (--once-per)",
+        };
         let tables = [
             ("Holders", self.holder_rows()),
             ("Waiters, in order", self.waiter_rows()),
-            ("Last successes (--once-per)", self.success_rows()),
+            (successes, self.success_rows()),
             ("History, newest first", self.history_rows()),
         ];
         description(&fields, &tables)
@@ -91,6 +95,9 @@ impl ObservedLock<'_> {
     }
 
     fn success_rows(&self) -> Vec<Row> {
+        if self.record.lock.successes.is_empty() {
+            return vec![Row::new(["not recorded (use --once-per)".to_owned()])];
+        }
         let newest = self.record.lock.successes.iter().rev();
         let rows = newest.map(|success| {
             Row::new([
