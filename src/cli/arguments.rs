@@ -92,8 +92,8 @@ Examples:
                              contend for a lease and publish who leads
   leasehold run --lease orders -- ./scheduler
                              run a command exactly while this replica leads
-  leasehold lock nightly-report --wait 30s -- ./report
-                             run a job that no other host runs at the same time
+  leasehold lock nightly-report --wait 2h --once-per 20h -- ./report
+                             run a cron job of every host once a night
   leasehold status orders && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
   leasehold leases --watch

@@ -146,10 +146,7 @@ fn an_api_server_accepts_the_mongodb_of_the_tutorial() {
 }
 
 fn by_hand() -> Value {
-    let page = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, rest) = page.split_once("```yaml\n").unwrap();
-    let (deployment, _) = rest.split_once("```").unwrap();
-    let deployment: Value = serde_saphyr::from_str(deployment).unwrap();
+    let deployment: Value = serde_saphyr::from_str(&example("sidecar.yaml")).unwrap();
     deployment["spec"]["template"].clone()
 }
 
@@ -179,13 +176,6 @@ fn example(name: &str) -> String {
     let text = fs::read_to_string(root().join("examples").join(name)).unwrap();
     let lines = text.lines().skip_while(|line| line.starts_with('#'));
     lines.map(|line| format!("{line}\n")).collect()
-}
-
-#[test]
-fn the_readme_and_the_example_have_the_same_sidecar() {
-    let page = fs::read_to_string(root().join("README.md")).unwrap();
-    let manifest = example("sidecar.yaml");
-    assert!(page.contains(&format!("```yaml\n{manifest}```")));
 }
 
 #[test]

@@ -31,8 +31,8 @@ Examples:
                              three imports at a time
   leasehold lock minutely -n --at-least 55s -- ./sync
                              from cron on every host: once a minute, whatever their clocks say
-  leasehold lock reports --once-per 20h -- ./report || [ $? -eq 77 ]
-                             tried each hour until it has succeeded once that day
+  leasehold lock nightly-report --wait 2h --once-per 20h -- ./report || [ $? -eq 77 ]
+                             from cron on every host: once a night; a failed run is tried by the next host
   leasehold lock schema --shared -- ./app
   leasehold lock schema -- ./migrate
                              many applications, or one migration; -s, -x, -w and -n as in flock(1)
