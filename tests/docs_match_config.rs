@@ -116,8 +116,13 @@ fn help_has_a_flag_for_each_key_with_its_default() {
     // Line breaks depend on the width of the terminal.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in KEYS {
-        let start = format!("--{} <", key.flag());
-        let valued = format!("--{}[=<", key.flag());
+        // The names of the lease and the candidate have short flags; the long ones are aliases.
+        let flag = match key.name {
+            "name" => key.section.to_owned(),
+            _ => key.flag(),
+        };
+        let start = format!("--{flag} <");
+        let valued = format!("--{flag}[=<");
         let at = help
             .find(&start)
             .or_else(|| help.find(&valued))
@@ -130,10 +135,6 @@ fn help_has_a_flag_for_each_key_with_its_default() {
         };
         assert!(described.starts_with(&expected), "{expected}: {described}");
     }
-    assert!(
-        help.contains("[alias: --lease]") || help.contains("[aliases: --lease]"),
-        "{help}"
-    );
 }
 
 fn names(option: &UriOption) -> String {

@@ -14,8 +14,7 @@ pub(super) struct Stopping {
     pub(super) reason: Reason,
     pub(super) reserved_for: Option<Reservation>,
     files: Files,
-    /// Latest instant until which the release waits for the pod's label, which may still say
-    /// "leader".
+    /// Deadline of the release's wait for the pod's label, which may still say "leader".
     pub(super) label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
