@@ -13,7 +13,7 @@ import (
 
 const stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
-// A server that sends streams which a real daemon never sends.
+// server sends streams that a real daemon never sends.
 type server struct {
 	t        *testing.T
 	listener *net.TCPListener

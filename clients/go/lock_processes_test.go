@@ -143,7 +143,7 @@ func TestNothingKeepsALockAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A context that is cancelled at the moment when the lock is acquired.
+// late is a context that is cancelled at the moment when the lock is acquired.
 type late struct {
 	context.Context
 	cancel context.CancelFunc

@@ -64,7 +64,7 @@ func TestAPassedDeadlineIsNotLeader(t *testing.T) {
 
 func TestAnotherBootIsNotLeader(t *testing.T) {
 	notLeader(t, status(t, good(t, map[string]any{"boot_id": "00000000-0000-0000-0000-000000000000"})))
-	// If the daemon could not read the boot id, it wrote null, and the deadline alone decides.
+	// A daemon that could not read the boot id wrote null. The reader then checks only the deadline.
 	leader(t, status(t, good(t, map[string]any{"boot_id": nil})))
 }
 

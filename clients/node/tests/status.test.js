@@ -56,7 +56,7 @@ test("a passed deadline is not leader", (t) => {
 test("a FIFO is not leader", (t) => {
   const directory = scratch(t);
   execFileSync("mkfifo", [join(directory, "status.json")]);
-  // A blocking read could not be interrupted here, so another process reads.
+  // A blocking read could not be interrupted in this process, so another process reads the file.
   const script = `import { readStatus } from "./src/index.js"; console.log(readStatus("${directory}").token());`;
   const flags = ["--input-type=module", "--eval", script];
   assert.equal(execFileSync(process.execPath, flags, { encoding: "utf8", timeout: 30_000 }), "null\n");
@@ -65,7 +65,7 @@ test("a FIFO is not leader", (t) => {
 test("another boot is not leader", (t) => {
   const read = reader(t);
   notLeader(read(good({ boot_id: "00000000-0000-0000-0000-000000000000" })));
-  // If the daemon could not read the boot id, it wrote null, and the deadline alone decides.
+  // A daemon that could not read the boot id wrote null. The reader then checks only the deadline.
   assert(read(good({ boot_id: null })).isLeader());
 });
 

@@ -53,7 +53,7 @@ class Files(unittest.TestCase):
 
     def test_another_boot_is_not_leader(self):
         self.assert_not_leader(self.changed(boot_id="00000000-0000-0000-0000-000000000000"))
-        # If the daemon could not read the boot id, it wrote null. The deadline alone decides.
+        # A daemon that could not read the boot id wrote null. The reader then checks only the deadline.
         self.assertTrue(self.changed(boot_id=None).is_leader())
 
     def test_a_boot_or_clock_that_cannot_be_read_now_is_not_leader(self):
