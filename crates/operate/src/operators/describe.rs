@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Session;
 use super::arguments::DescribeArgs;
-use super::leases::{Patience, await_renewals};
+use super::leases::{RenewalWait, await_renewals};
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
@@ -18,7 +18,7 @@ use leasehold_core::lock::{FoundLock, LockOperation, LockOutcome};
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::StoreInfo;
-use leasehold_mongodb::store::mongo::operators::{LeaseRecord, Scope};
+use leasehold_mongodb::store::mongo::operators::{ActionRecord, LeaseRecord, Scope};
 use leasehold_status::render::date;
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
@@ -41,8 +41,8 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
         Some(_) => Ask::None,
         None => Ask::All,
     };
-    let patience = Patience::of_lease(args.observe.observe, ask);
-    let mut rolls = await_renewals(session, &mut followed, &scope, patience).await;
+    let wait = RenewalWait::of_lease(args.observe.observe, ask);
+    let mut rolls = await_renewals(session, &mut followed, &scope, wait).await;
     let roll = called.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
@@ -74,8 +74,8 @@ async fn lock(
         return Err(CommandError::new(exit::CONFIGURATION, message));
     }
     let scope = Scope::One(name.clone());
-    let patience = Patience::of_lock(args.observe.observe);
-    await_renewals(session, followed, &scope, patience).await;
+    let wait = RenewalWait::of_lock(args.observe.observe);
+    await_renewals(session, followed, &scope, wait).await;
     // A separate read is needed, because the view does not contain MongoDB's time.
     let read = LockOperation::Read { confirm: false };
     let read = session.collection.lock(name.clone()).perform(read).await;
@@ -129,7 +129,7 @@ impl LeaseDescription<'_> {
         }
         fields.push(("Paused", paused(lease)));
         if lease.is_retired() {
-            let retired = latest(lease, "retire").unwrap_or_default();
+            let retired = lease.actions.last().map(authored).unwrap_or_default();
             let until = "the next acquisition ends the retirement";
             fields.push(("Retired", format!("yes{retired}; {until}")));
         }
@@ -217,18 +217,13 @@ fn ending(reason: Option<&String>) -> String {
 
 fn paused(lease: &LeaseRecord) -> String {
     match lease.lease.paused {
-        true => format!("yes{}", latest(lease, "pause").unwrap_or_default()),
+        true => format!("yes{}", lease.pause().map(authored).unwrap_or_default()),
         false => "no".to_owned(),
     }
 }
 
-/// Returns the author, time and reason of the latest action of a kind, as text to append to a line.
-fn latest(lease: &LeaseRecord, kind: &str) -> Option<String> {
-    let mut latest = lease.actions.iter().rev();
-    let action = latest.find(|action| action.action == kind)?;
+/// Returns the author, time and reason of an action, as text to append to a line.
+fn authored(action: &ActionRecord) -> String {
     let (by, at) = (action.by.as_deref().unwrap_or("?"), date(action.at));
-    Some(format!(
-        ", by {by} at {at}{}",
-        ending(action.reason.as_ref())
-    ))
+    format!(", by {by} at {at}{}", ending(action.reason.as_ref()))
 }

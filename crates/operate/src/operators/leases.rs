@@ -1,7 +1,7 @@
 //! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection. With
 //! `--watch`, they show a live table on a terminal; elsewhere, they print one JSON line per change.
 
-mod patience;
+mod renewal_wait;
 mod screen;
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-pub(super) use self::patience::Patience;
+pub(super) use self::renewal_wait::RenewalWait;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
@@ -111,8 +111,8 @@ pub(super) async fn run(
         Listing::Leases { .. } => Ask::IfUnclear,
         Listing::Locks => Ask::None,
     };
-    let patience = Patience::of_list(observe, ask);
-    let rolls = await_renewals(session, &mut followed, &scope, patience).await;
+    let wait = RenewalWait::of_list(observe, ask);
+    let rolls = await_renewals(session, &mut followed, &scope, wait).await;
     let listed = list(session, listing, &followed.observed, &rolls);
     answer(listed.as_bytes())?;
     Ok(exit::DONE.into())
@@ -139,27 +139,25 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits until each holder has renewed, at most for its `patience`. Ignores retired leases. Reads
+/// Waits until each holder has renewed, at most for its `wait`. Ignores retired leases. Reads
 /// the documents again before reporting a holder as expired, because the stream may be stale. Also
 /// asks the candidates of leases without a live holder, and returns their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
     scope: &Scope,
-    patience: Patience,
+    wait: RenewalWait,
 ) -> Rolls {
     let begun = clock::boot_now();
-    let mut calls = RollCalls::new(session, ANSWER_SOON, patience.ask);
-    if patience.doubtful.is_zero() {
+    let mut calls = RollCalls::new(session, ANSWER_SOON, wait.ask);
+    if wait.doubtful.is_zero() {
         return calls.not_asked(&followed.observed);
     }
     calls.call(&followed.observed);
     let until = |observed: &Observed, rolls: Option<&Rolls>| {
         let now = clock::boot_now();
         let shown = observed.documents().filter(|seen| !seen.is_retired());
-        let until = shown
-            .map(|seen| begun + patience.of(seen, rolls, now))
-            .max();
+        let until = shown.map(|seen| begun + wait.of(seen, rolls, now)).max();
         until.filter(|until| *until > now)
     };
     let waits = until(&followed.observed, None).map(|until| until.since(begun));

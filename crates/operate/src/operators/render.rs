@@ -166,8 +166,7 @@ fn notes(
         }
     }
     if lease.lease.paused {
-        let mut latest = lease.actions.iter().rev();
-        let pause = latest.find(|action| action.action == "pause");
+        let pause = lease.pause();
         let by = pause.and_then(|pause| pause.by.as_deref()).unwrap_or("?");
         let reason = pause.and_then(|pause| pause.reason.as_ref());
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));

@@ -131,9 +131,8 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
         Content::Lease(lease) => {
             let mut object = named(seen, "lease", render::object(seen, None, now));
             add_history(&mut object, &lease.history);
-            let mut actions = lease.actions.iter().rev();
-            let pause = actions.find(|it| it.action == "pause" && lease.lease.paused);
-            object["pause"] = pause
+            object["pause"] = lease
+                .pause()
                 .map(|it| json!({ "by": it.by, "at": date(it.at), "reason": it.reason }))
                 .into();
             object

@@ -176,15 +176,11 @@ fn lease<'a>(
         last_write_age: evidence.last_write_ago.map(duration),
         lease_duration: held.lease_duration.duration(),
     });
-    let mut newest = record.actions.iter().rev();
-    // After a recorded resume, an edit of the document may have paused the lease.
-    let pause = newest.find(|action| ["pause", "resume"].contains(&action.action.as_str()));
-    let pause = pause.filter(|action| action.action == "pause" && record.lease.paused);
     LeaseSample {
         name: &seen.entry.name,
         token: record.lease.token.get(),
         paused: record.lease.paused,
-        paused_since: pause.and_then(|pause| date(pause.at)),
+        paused_since: record.pause().and_then(|pause| date(pause.at)),
         standby: holder.is_some() && record.standby.is_some(),
         last_change_age: seen.silence.lasts(now),
         candidates: roll_call

@@ -7,7 +7,7 @@ use super::super::display::{PastHolder, history, list, named, shown, text};
 use super::super::document::{self, LOCK_KIND, date};
 use super::super::lock::{kept_until, read as read_lock};
 use super::super::roll_call::{self, RollCall};
-use super::actions::RETIRE;
+use super::actions::{ActionKind, RETIRE};
 use super::name_of;
 use leasehold_core::election::{
     Claim, Found, Holder, Identity, Lease, Request, Revision, Token, WallMillis,
@@ -183,6 +183,15 @@ impl LeaseRecord {
         newest.is_some_and(|newest| {
             newest.action == RETIRE && newest.revision == Some(self.lease.revision)
         })
+    }
+
+    /// Returns the recorded action that has paused the lease. An edit of the document may pause the
+    /// lease without an action.
+    pub fn pause(&self) -> Option<&ActionRecord> {
+        let (pause, resume) = (ActionKind::Pause.as_str(), ActionKind::Resume.as_str());
+        let mut newest = self.actions.iter().rev();
+        let newest = newest.find(|action| [pause, resume].contains(&action.action.as_str()));
+        newest.filter(|action| action.action == pause && self.lease.paused)
     }
 
     /// Returns the current holder.

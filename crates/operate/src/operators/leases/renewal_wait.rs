@@ -12,7 +12,7 @@ const OBSERVE_DEFAULT: Duration = Duration::from_secs(4);
 
 /// The maximum times to wait for renewals, by the evidence of the first read.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Patience {
+pub(in super::super) struct RenewalWait {
     /// For a holder whose last write is recent by the holder's clock.
     recent: Duration,
     /// For a holder whose last write is late, dated in the future or not dated.
@@ -25,7 +25,7 @@ pub(in super::super) struct Patience {
     pub(super) ask: Ask,
 }
 
-impl Patience {
+impl RenewalWait {
     /// Returns the times for lists. By default, lists only wait for holders whose state is in
     /// doubt.
     pub(super) fn of_list(observe: Option<Duration>, ask: Ask) -> Self {
@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn a_list_waits_for_a_holder_in_doubt_and_not_for_others() {
-        let waits = |patience: Patience, renewed_at, rolls: Option<&Rolls>| {
+        let waits = |wait: RenewalWait, renewed_at, rolls: Option<&Rolls>| {
             let observed = observed(doc! { "renewed_at": renewed_at });
-            patience.of(observed.one().expect("a lease"), rolls, boot_now())
+            wait.of(observed.one().expect("a lease"), rolls, boot_now())
         };
-        let list = Patience::of_list(None, Ask::IfUnclear);
+        let list = RenewalWait::of_list(None, Ask::IfUnclear);
         assert_eq!(waits(list, ago(1), None), Duration::ZERO);
         assert_eq!(waits(list, ago(10), None), 4 * SECOND, "late");
         assert_eq!(waits(list, ago(-60), None), 4 * SECOND, "in the future");
@@ -146,10 +146,10 @@ mod tests {
         assert_eq!(waits(list, ago(60), Some(&others)), Duration::ZERO);
         let holder = answered(&["a", "b"]);
         assert_eq!(waits(list, ago(60), Some(&holder)), 4 * SECOND);
-        let observe = Patience::of_list(Some(30 * SECOND), Ask::IfUnclear);
+        let observe = RenewalWait::of_list(Some(30 * SECOND), Ask::IfUnclear);
         assert_eq!(waits(observe, ago(1), None), 30 * SECOND);
         assert_eq!(waits(observe, ago(60), Some(&others)), 4 * SECOND);
-        let lease = Patience::of_lease(None, Ask::All);
+        let lease = RenewalWait::of_lease(None, Ask::All);
         assert_eq!(waits(lease, ago(1), None), 4 * SECOND);
         assert_eq!(waits(lease, ago(60), Some(&others)), Duration::ZERO);
     }
