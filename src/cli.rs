@@ -49,7 +49,7 @@ pub enum Invocation {
     Status(status::StatusArgs),
     /// Examine an installation before or while it runs; changes nothing
     Check(check::CheckArgs),
-    /// Ask all replicas of a lease over HTTP if exactly one leads
+    /// Check over HTTP that exactly one replica of a lease leads
     ///
     /// Exit code 0 if exactly one leads and all use one MongoDB collection.
     Replicas(replicas::ReplicasArgs),

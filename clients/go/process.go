@@ -30,7 +30,7 @@ type process struct {
 	result        result
 }
 
-// result is the exit code of the program, -1 if unknown, and true if the last line of the output
+// result is the program's exit code (-1 if unknown), and whether the last line of the output
 // reports it. Only the last line proves a release: an exit code may come from another program
 // that runs leasehold.
 type result struct {

@@ -1,5 +1,5 @@
 //! Goal: if a chart depends on our chart twice, the two uses never share an object or a lease.
-//! Method: renders a chart that depends on our chart twice.
+//! Method: renders a chart that lists our chart as a dependency twice.
 
 use std::collections::BTreeSet;
 use std::fs;

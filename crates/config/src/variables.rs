@@ -64,7 +64,7 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         .iter()
         .filter(|key| key.name.to_uppercase() == written)
         .collect();
-    // Users may derive a variable from the flag: `--lease-duration` sets lease.lease_duration.
+    // Users may derive a variable from a flag, without the section: LEASEHOLD_LEASE_DURATION from `--lease-duration`.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
         let flag = key.flag().replace('-', "_").to_uppercase();

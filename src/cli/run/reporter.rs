@@ -234,7 +234,7 @@ impl Reporter {
             ),
             Notice::Succeeded { token } => info!(
                 %lease, token = token.get(),
-                "took over immediately: the previous process on this status directory has exited"
+                "took over immediately: the previous process that used this status directory has exited"
             ),
             Notice::StoreRolledBack { seen, found, wait } => error!(
                 %lease, token_seen = seen.get(), token_found = found.map(|t| t.get()),

@@ -239,7 +239,7 @@ impl LockGuard {
         loss.unwrap_or(Loss::Deadline)
     }
 
-    /// Updates a document of yours with [`fenced::update_one`], if this exclusive lock is held now.
+    /// Updates one of your documents with [`fenced::update_one`] if this exclusive lock is currently held.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Mode of created parents. A closed parent would hide a directory that other users must read.
+/// Mode of created parents. Without access for others, users who must read the directory could not reach it.
 const PARENT_MODE: u32 = 0o755;
 const ROOT: &str = "leasehold";
 const WRITABLE_BY_OTHERS: u32 = 0o022;

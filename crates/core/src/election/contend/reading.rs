@@ -21,7 +21,7 @@ enum Following {
     Nothing,
     /// A change stream, which reports every change of the document.
     Stream,
-    /// A change stream that reports changes seconds late, so an event is only a reason to read.
+    /// A change stream that lags by seconds. An event only prompts a read.
     LateStream(RenewalPhase),
     /// Hints, which report no renewals. The candidate reads after each expected renewal.
     Hints(RenewalPhase),

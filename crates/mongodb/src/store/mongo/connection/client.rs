@@ -56,8 +56,8 @@ impl ConnectedClient {
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
-    /// True if a login is due. The first login is due immediately. Later intervals double, starting
-    /// with `retry_interval`. After a pause of two maximum intervals, the schedule starts over.
+    /// True if a login is due. The first login is due immediately. The next one is due after
+    /// `retry_interval`, and each further interval is twice as long. After a pause of two maximum intervals, the schedule starts over.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {

@@ -14,7 +14,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::lock::{FoundLock, LockDocument};
 
-/// Includes only the shown fields, because documents of other programs may be large.
+/// Includes only the fields that are displayed, because other programs' documents may be large.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,

@@ -73,7 +73,7 @@ fn a_large_list_comes_in_pieces() {
     );
 }
 
-/// Renews documents without a change of content.
+/// Renews the documents and changes nothing else.
 fn renew(board: &mut Snapshot, names: &[String]) {
     board.apply(ViewEvent::Failed(Failure::new("no primary", "")), at(1));
     for name in names {
