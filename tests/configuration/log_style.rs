@@ -17,7 +17,7 @@ fn first_line(terminal: bool, arguments: &[&str], environment: &[(&str, &str)]) 
     let mut words = vec![
         "timeout",
         "--foreground",
-        "3",
+        "6",
         env!("CARGO_BIN_EXE_leasehold"),
     ];
     words.extend(arguments);

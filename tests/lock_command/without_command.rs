@@ -48,7 +48,10 @@ fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Wr
 fn is_held_and_expires(place: &Place, name: &str) {
     let listed = place.run(&["locks"]).stdout;
     let held = listed.lines().find(|line| line.starts_with(name));
-    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
+    assert!(
+        held.is_some_and(|line| line.contains(" exclusive ")),
+        "{held:?}"
+    );
     assert_eq!(place.run_empty(name, &[]).code, 0);
 }
 

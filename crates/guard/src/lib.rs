@@ -10,7 +10,7 @@
 //! use leasehold_guard::{Command, GuardedCommand, Terms};
 //!
 //! # async fn example() -> std::io::Result<()> {
-//! `leasehold_guard::stage(std::env::args_os())` must come first in `main`.
+//! // `leasehold_guard::stage(std::env::args_os())` must come first in `main`.
 //! let until = leasehold_clock::boot_now() + Duration::from_secs(10);
 //! let terms = Terms {
 //!     valid_until: until,
