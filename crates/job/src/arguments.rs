@@ -31,7 +31,7 @@ Examples:
                              three imports at a time
   leasehold lock minutely -n --at-least 55s -- ./sync
                              from cron on every host: once a minute, whatever their clocks say
-  leasehold lock invoices --wait 2h --once-per 20h -- ./invoices || [ $? -eq 77 ]
+  leasehold lock bills --wait 2h --once-per 20h -- ./bills || [ $? -eq 77 ]
                              from cron on every host: once a night; a failed run is tried by the next host
   leasehold lock schema --shared -- ./app
   leasehold lock schema -- ./migrate
