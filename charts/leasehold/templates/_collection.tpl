@@ -33,7 +33,7 @@ exporters of one job count as one.
     "description" "If the leader fails, no other candidate is ready to take over. Only one candidate runs, or the others are unhealthy.")
   (dict "name" "LeaseholdLeaseFlaps"
     "expr" (printf "max by (job, lease) (changes(leasehold_collection_lease_token{%s}[15m])) > %v" $job .Values.leasehold.rules.acquisitionsMax)
-    "summary" "The lease {{ $labels.lease }} was acquired {{ $value }} times in 15 minutes"
+    "summary" "The lease {{ $labels.lease }} was acquired at least {{ $value }} times in 15 minutes"
     "description" "Each change interrupts the work. The history in leasehold describe {{ $labels.lease }} shows why each leadership ended.")
   (dict "name" "LeaseholdLockSilent"
     "expr" (printf "min by (job, lock) (leasehold_collection_lock_silent{%s}) > 0" $job)
