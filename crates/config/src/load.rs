@@ -26,7 +26,7 @@ pub struct Sources {
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
     /// Source of the daemon's connection string. A reload does not open a different pipe, because
-    /// the open might block.
+    /// opening a pipe might block.
     pub started_with: Option<UriSource>,
 }
 
@@ -46,7 +46,8 @@ impl Sources {
         variables::ignored(&self.environment)
     }
 
-    /// Reads all layers. Errors stay in the result until the validation reports all of them.
+    /// Reads all layers. Keeps the errors in the result, so that the validation reports all of them
+    /// together.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
             settings: defaults().to_vec(),
@@ -99,7 +100,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns true if no layer sets a value, valid or not.
+    /// Returns true if no layer sets a value, not even an invalid one.
     pub(super) fn is_unset(&self) -> bool {
         self.valid && self.value.is_empty()
     }
@@ -140,7 +141,7 @@ pub struct Loaded {
     pub(super) layer: usize,
 }
 
-/// Keys, each with the variable that Kubernetes manifests usually set; used if no layer sets it.
+/// Variables that Kubernetes manifests usually set. They apply to keys that no layer sets.
 const POD: [(&str, &str); 5] = [
     ("identity.name", "POD_NAME"),
     ("kubernetes.pod_name", "POD_NAME"),
@@ -152,8 +153,9 @@ const POD: [(&str, &str); 5] = [
 /// Maximum size of a configuration file, in case the path names a huge file.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Limits the levels in a line "- - - -…", because the parser recurses. About ten thousand levels
-/// overflow its stack; this limit allows fewer than 800 in a file of the maximum size.
+/// Limits the levels of nested lists in one line ("- - - -…"), because the parser is recursive.
+/// About ten thousand levels overflow its stack; this limit allows fewer than 800 in a file of the
+/// maximum size.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \
@@ -271,7 +273,7 @@ impl Loaded {
     /// Checks and sets a value. Reports mistakes even in values that a later layer overrides.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == ValueType::Uri {
-            // Secrets are often created from a file, with the newline at its end.
+            // Users often create a secret from a file, which ends with a newline.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
         let parsed = match !key.secret && is_misplaced_uri(&value) {

@@ -148,7 +148,7 @@ pub struct KubernetesConfig {
     pub pod_uid: Option<String>,
     #[serde(flatten)]
     pub placement: Placement,
-    /// Empty if not set; no credentials are found at an empty path.
+    /// Empty if not set; then no credentials are found.
     #[serde(default)]
     pub credentials: PathBuf,
     pub label_prefix: String,

@@ -320,7 +320,7 @@ impl Loaded {
     }
 }
 
-/// Adds the section to the name of each duration in an error of the election core.
+/// Prefixes each duration's name in an error of the election core with its section.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

@@ -156,7 +156,7 @@ fn database(text: &str) -> Result<(), String> {
 }
 
 fn collection(text: &str) -> Result<(), String> {
-    /// Together with a database (63 bytes) and a dot, stays below MongoDB's limit of 255 bytes.
+    /// Leaves room for a database (63 bytes) and a dot within MongoDB's limit of 255 bytes.
     const LENGTH_MAX: usize = 180;
     let legal = !text.is_empty()
         && text.len() <= LENGTH_MAX
@@ -214,7 +214,6 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Asserts that each value is refused with an error that contains `hint`.
     fn assert_refused(kind: ValueType, values: &[&str], hint: &str) {
         for value in values {
             let expected = parse(kind, value).expect_err(value);

@@ -64,7 +64,8 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         .iter()
         .filter(|key| key.name.to_uppercase() == written)
         .collect();
-    // Users may derive a variable from a flag, without the section: LEASEHOLD_LEASE_DURATION from `--lease-duration`.
+    // Users may derive a variable from a flag, which lacks the section: LEASEHOLD_LEASE_DURATION
+    // from `--lease-duration`.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
         let flag = key.flag().replace('-', "_").to_uppercase();
@@ -99,8 +100,8 @@ fn is_service_link(rest: &str) -> bool {
 }
 
 /// Returns the section and the key of a variable. They are separated by two underscores, because
-/// Kubernetes injects variables with one, such as `LEASEHOLD_HTTP_PORT` for a Service
-/// leasehold-http.
+/// Kubernetes injects variables with a single underscore, such as `LEASEHOLD_HTTP_PORT` for a
+/// Service leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;

@@ -60,7 +60,7 @@ pub enum Outcome<F = Found> {
     Applied(F),
     /// The filter did not match; for a create, the document already exists.
     Rejected,
-    /// Provably never sent.
+    /// The call was provably never sent.
     Failed,
     /// Any other result, such as a timeout or a write concern error. The write may have been
     /// applied, or may be applied later, so this outcome never grants or extends authority (I7).
@@ -123,7 +123,8 @@ pub(crate) enum WriteState {
     Awaited,
     /// The write was applied, may have been applied, or may still be applied.
     Open,
-    /// The filter did not match. If the network delivers the write twice, it may still match.
+    /// The filter did not match. The filter may still match if the network delivers the write
+    /// again.
     Rejected,
 }
 

@@ -37,7 +37,8 @@ impl Terms {
         }
     }
 
-    /// Returns when to kill the workload after a loss at `now`: at most one grace period later.
+    /// Returns the time at which to kill the workload after a loss at `now`: at most one grace
+    /// period later.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }
@@ -173,7 +174,7 @@ pub struct Leftovers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PolicyOptions {
-    /// The first deadlines.
+    /// The deadlines at the start.
     pub terms: Terms,
     /// The signal that CMD gets at its deadline, or after its daemon has exited.
     pub stop_signal: i32,
@@ -294,7 +295,7 @@ impl DeadlinePolicy {
         self.action.take()
     }
 
-    /// Returns the latest instant at which to pass the next [`PolicyInput::Time`].
+    /// Returns the latest time at which to pass the next [`PolicyInput::Time`].
     pub fn next_wakeup(&self) -> Option<BootTime> {
         match self.phase {
             PolicyPhase::Done => None,

@@ -45,15 +45,16 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
 /// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
-/// [`next_wakeup`](Self::next_wakeup). If a time is earlier than the previous one, the previous one
-/// applies.
+/// [`next_wakeup`](Self::next_wakeup). If a passed time is earlier than the previous time, the
+/// previous time applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // When the model compares states, it ignores a counter that directly precedes an instant.
+    // Keep `outbox` before `now`: when the model compares states, it ignores a counter that
+    // directly precedes an instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -74,7 +75,7 @@ impl Election {
 
     /// Processes one input at `now`, and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller may read the clock, wait for a mutex, and enter after a later reading.
+        // Calls may be out of order: one caller may read the clock first, but get the mutex last.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -105,7 +106,7 @@ impl Election {
         self.outbox.pop()
     }
 
-    /// Returns when to pass [`Input::Tick`], unless another input comes first.
+    /// Returns the time at which to pass [`Input::Tick`], unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }

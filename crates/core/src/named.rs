@@ -18,7 +18,7 @@ macro_rules! named {
         }
 
         impl $list {
-            /// All values, for surfaces that list them.
+            /// All values.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
             /// Returns the name used in documents, files, logs and metrics.

@@ -1,5 +1,5 @@
 //! Records of a trace, one line of JSON each. A state machine that receives the options, times,
-//! random bits and inputs of a trace repeats the trace's effects (`tests/trace-check`).
+//! random bits and inputs of a trace reproduces the trace's effects (`tests/trace-check`).
 
 use serde::{Deserialize, Serialize};
 

@@ -52,7 +52,8 @@ const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// Interval between searches for adopted children, whose ends the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// If this process still runs after this time, its stop signal had no effect, as on process 1.
+/// If this process still runs this long after it sent itself a stop signal, the signal had no
+/// effect, as on process 1.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -61,7 +62,8 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// Records the end of CMD if the guard cannot, and keeps its place until the guard has exited.
+    /// Records the end of CMD if the guard cannot. Reserves the guard's place until the guard has
+    /// exited.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
@@ -300,7 +302,8 @@ impl GuardClient {
         }
     }
 
-    /// Resumes CMD. In the background, a CMD that an access to the terminal stopped stays stopped.
+    /// Resumes CMD. A background CMD that was stopped because it accessed the terminal stays
+    /// stopped.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {

@@ -67,13 +67,13 @@ pub struct Watched {
     pub policy: PolicyOptions,
     /// The guard's place in the claim file, if it has one.
     pub place: Option<ClaimPlace>,
-    /// Process id of the process that gives the orders.
+    /// Process id of the daemon.
     pub daemon: u32,
 }
 
 /// Records the inputs of a guard's policy and its decisions, for traces.
 pub trait PolicyObserver {
-    /// The policy has handled an input. The guard has not taken the action yet.
+    /// Called after the policy has handled an input, and before the guard takes the action.
     fn handled(&mut self, now: BootTime, input: PolicyInput, action: Option<Action>);
 }
 

@@ -161,7 +161,8 @@ impl Command {
         self
     }
 
-    /// Sets the time from the stop signal to SIGKILL for leftovers (default: as in the terms).
+    /// Sets the time from the stop signal to SIGKILL for descendants that outlive the command. The
+    /// default is the time in the terms.
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
@@ -213,7 +214,8 @@ impl Command {
             guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }
         if on_terminal {
-            // Without a terminal, the guard creates a session instead, which a group leader could not.
+            // Without a terminal, the guard instead creates a session, which a process group leader
+            // may not do.
             guard.process_group(0);
         }
         let guard = Pid::from_child(&guard.spawn()?);
@@ -234,7 +236,7 @@ pub fn without_ours(process: &mut Process) {
     }
 }
 
-/// Returns true for configuration (I12), and for the service manager's notification variables.
+/// Returns true for variables of the configuration (I12) or of the service manager's notifications.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let configuration = name
@@ -268,7 +270,8 @@ impl StandbyGuard {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Lets the guard keep a descriptor open, which the command's descendants find in /proc.
+    /// Lets the guard keep a descriptor open, so that the command's descendants can find it in
+    /// /proc.
     #[must_use]
     pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
         self.kept = Some(descriptor);
@@ -402,7 +405,8 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process, SIGCONT to all. Replaces an unread signal.
+    /// Relays a signal to CMD's first process; relays SIGCONT to all processes. Replaces an earlier
+    /// signal that the guard has not read.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

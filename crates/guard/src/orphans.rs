@@ -1,4 +1,5 @@
-//! Reaps orphans: descendants of a CMD without its guard, and all orphans of a daemon as process 1.
+//! Reaps orphans: descendants of a CMD whose guard was lost, and, if the daemon is process 1, all
+//! orphans.
 
 use std::convert::Infallible;
 use std::io;

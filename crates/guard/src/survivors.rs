@@ -80,7 +80,7 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
 }
 
 /// Returns true if the environment of the process contains `mark`, or cannot be read now. Processes
-/// of other users never count.
+/// of other users never count as marked.
 ///
 /// During an exec, the environment reads as empty. The stat file shows that an exec is in progress.
 fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> bool {

@@ -80,7 +80,8 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The peer closed with unread records. Its own records are still readable.
+            // The peer closed its socket before reading all records. The records that it sent are
+            // still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // The end of file, an error, or a peer whose record is overlong or undecodable.
             Ok(_) | Err(_) => return Received::Closed,
@@ -165,7 +166,8 @@ pub(super) struct GuardBegin {
     pub(super) on_terminal: bool,
 }
 
-/// The record that starts CMD, with the exec spec and, optionally, claim lock and descriptor.
+/// The record that starts CMD. Carries the exec spec and, optionally, the claim lock and a
+/// descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,
@@ -201,7 +203,7 @@ pub(super) struct GuardReport {
     pub(super) by_us: bool,
     /// True if the guard has sent SIGKILL, and so has enforced the deadline.
     pub(super) killed: bool,
-    /// True while descendants of an exited CMD may end by themselves, and later if they did so.
+    /// True while descendants of an exited CMD may end by themselves, and afterwards if they did.
     pub(super) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(super) stopped: i32,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// Returns the cause without an error number. A custom error keeps its own message.
+/// Returns an error's message, without the number of an operating system error.
 pub fn cause(error: &Error) -> String {
     match error.kind() {
         _ if error.get_ref().is_some() => error.to_string(),

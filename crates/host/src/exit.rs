@@ -22,7 +22,7 @@ pub const SYSTEM: u8 = 71;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
-/// The command exited with 0, but a process that it left was stopped. Its work may be incomplete.
+/// The command exited with 0, but a process that it left running was stopped, perhaps too early.
 pub const INCOMPLETE: u8 = LOCK_LOST;
 /// The command was not run, because it succeeded recently (convention of automake).
 pub const SKIPPED: u8 = 77;
@@ -30,7 +30,7 @@ pub const SKIPPED: u8 = 77;
 pub const CANNOT_EXECUTE: u8 = 126;
 /// The command was not found (shell convention).
 pub const NOT_FOUND: u8 = 127;
-/// Exit code after a signal, minus the signal number (shell convention).
+/// Base of the exit codes after a signal: 128 plus the signal number (shell convention).
 pub const SIGNALLED: u8 = 128;
 /// The command was killed (SIGKILL).
 pub const KILLED: u8 = SIGNALLED + 9;

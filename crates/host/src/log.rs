@@ -31,7 +31,7 @@ pub fn writes_json() -> bool {
     WRITES_JSON.load(Ordering::Relaxed)
 }
 
-/// A handle on the running log.
+/// A handle to the running log.
 #[derive(Clone)]
 pub struct LogHandle {
     level: reload::Handle<LevelFilter, Registry>,
@@ -68,7 +68,7 @@ pub fn start(level: LevelFilter, json: bool) -> LogHandle {
         layer.event_format(format).boxed()
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
-    // Records of the crate `log` contain paths of the build, so they are not collected. This call
+    // Records of the crate `log` are not collected, because they contain build paths. This call
     // fails only if an embedding program has set a subscriber.
     let _ = set_global_default(subscriber);
     LogHandle {

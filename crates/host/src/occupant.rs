@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_occupies_an_ipv4_port() {
-        // If the kernel has no IPv6, this listener cannot exist.
+        // Without IPv6 in the kernel, there is nothing to test.
         let Ok(socket) = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, 0)) else {
             return;
         };

@@ -195,9 +195,9 @@ pub type Signals = SignalStream<Signal>;
 /// Signals that stop a one-shot command, including SIGHUP after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG.
-/// Without a terminal, TTIN, TTOU and CONT too; a terminal stops and continues the whole job
-/// itself.
+/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG, and
+/// without a terminal also TTIN, TTOU and CONT. With a terminal, the terminal itself stops and
+/// continues the whole job.
 pub type Relays = SignalStream<i32>;
 
 /// Changes of the terminal's size.

@@ -59,10 +59,11 @@ impl Sink {
         Self { inherited, method }
     }
 
-    /// Writes from the front of `rest` until `rest` is empty. Fails with `AGAIN` without room.
+    /// Writes `rest` and removes the written bytes from its front. Fails with `AGAIN` if there is
+    /// no room.
     pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {
-            // `stty tostop` stops a background job that writes to its terminal.
+            // With `stty tostop`, writing to the terminal would stop a background job.
             match without_background_stop(|| self.write_part(rest)) {
                 Ok(0) => return Err(Errno::AGAIN),
                 Ok(written) => *rest = &rest[written..],

@@ -11,8 +11,8 @@ use leasehold_guard::groups::own_group;
 const COLUMNS: usize = 80;
 const INDENT: &str = "\n  ";
 
-/// Returns true if a read of this terminal, or a change of its settings, would stop this process
-/// because its job is in the background.
+/// Returns true if this process's job is in the background, so that reading this terminal or
+/// changing its settings would stop the process.
 pub fn in_background(terminal: impl AsFd) -> bool {
     // `tcgetpgrp` fails if this terminal does not control, and thus never stops, this process.
     tcgetpgrp(terminal).is_ok_and(|foreground| foreground.as_raw_nonzero().get() != own_group())

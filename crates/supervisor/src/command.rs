@@ -301,8 +301,8 @@ impl SupervisedCommand {
         }
     }
 
-    /// Returns when the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`] after
-    /// SIGKILL. The processes that the command left get SIGKILL after their own grace period.
+    /// Returns the time at which the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`]
+    /// after SIGKILL. The processes that the command left get SIGKILL after their own grace period.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;

@@ -41,7 +41,8 @@ use leasehold_host::log::millis;
 /// Pause before the next guard starts. Meanwhile, the daemon releases the lease or exits.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that a start waits for the last record of the previous guard. Its disk may hang.
+/// Maximum time that a start waits for the previous guard to write its last record. The disk may
+/// hang.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time within which the guard executes a command, unless the disk of its records hangs.
@@ -63,12 +64,12 @@ pub struct SupervisorOptions {
 
 /// Observer of the workload, used by metrics and by callers that wait for the workload's end.
 pub trait WorkloadObserver: Send {
-    /// The command has started, or is no longer running.
+    /// Called when the command has started (`up`), or is no longer running.
     fn up(&mut self, up: bool);
-    /// The command was stopped on request. It was gone after `took`.
+    /// Called when the command is gone after a stop request; `took` is the time since the request.
     fn stopped(&mut self, took: Duration);
-    /// The command exited by itself with this code. `interrupted` is true if a terminal key ended
-    /// the command, so that the daemon should exit too.
+    /// Called when the command exited by itself with this code. `interrupted` is true if a terminal
+    /// key ended the command, so that the daemon should exit too.
     fn ended(&mut self, code: u8, interrupted: bool);
 }
 
@@ -198,7 +199,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.step_down(token).await && self.options.hooks.on_step_down_stops_workload
     }
 
-    /// Also starts a task that stops the hook once its claim no longer leads.
+    /// Starts the on_lead hook, and a task that stops the hook once its claim no longer leads.
     async fn start_lead(&mut self, token: Token) -> Option<JoinHandle<LeftoverProcess>> {
         let until = clock::boot_now() + self.options.hooks.timeout;
         let desired = self.desired(token).filter(DesiredState::runs)?;

@@ -39,7 +39,7 @@ impl Program {
         Some(command)
     }
 
-    /// Returns the token twice, because a lock inside the workload overwrites the first variable.
+    /// Returns the token in two variables, because a lock inside the workload overwrites the first.
     pub(super) fn of_token(token: Option<Token>) -> [(OsString, OsString); 2] {
         let token = OsString::from(token.map_or_else(String::new, |token| token.to_string()));
         [

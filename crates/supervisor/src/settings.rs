@@ -48,7 +48,7 @@ pub struct HooksConfig {
     /// Runs after the command is gone.
     #[serde(deserialize_with = "words")]
     pub on_step_down: Vec<OsString>,
-    /// True if the workload has stopped once the on_step_down hook has exited 0.
+    /// True if exit code 0 of the on_step_down hook means that the workload has stopped.
     pub on_step_down_stops_workload: bool,
     /// Timeout of a hook.
     pub timeout: Duration,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
-/// Maximum length of a lease name, because the name is also the value of a Kubernetes label.
+/// Maximum length of a lease name, which is also used as the value of a Kubernetes label.
 pub const NAME_LENGTH_MAX: usize = 63;
 /// Maximum length of an identity, equal to the maximum of a Kubernetes pod name.
 pub const IDENTITY_LENGTH_MAX: usize = 253;
@@ -52,7 +52,7 @@ impl ResourceName {
     }
 }
 
-/// Human-readable name of a candidate, which the protocol compares only for a reservation.
+/// Human-readable name of a candidate. The protocol compares names only for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -157,7 +157,8 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Random id of one write. After a rollback, a new renewal must not look like a lost one.
+    /// Random id of one write, so that after a rollback no new renewal has the id of a lost
+    /// renewal.
     Revision
 }
 random_id! {
@@ -223,7 +224,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared renewal interval, if valid. It only affects when other candidates read.
+    /// Returns the declared renewal interval, if valid. It affects only the times of other
+    /// candidates' reads.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval

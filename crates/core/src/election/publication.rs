@@ -10,7 +10,7 @@ use super::{
 pub(super) struct Publication {
     pub(super) status: Status,
     pub(super) reason: Option<Reason>,
-    /// The last reported request with a token that is not the leader's.
+    /// The last reported request whose token is not the leader's.
     pub(super) request_reported: Option<Request>,
 }
 
@@ -134,7 +134,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored. The record proves an exit later; `None` removes it.
+    /// Records a claim that may be stored, so that the next process can prove this process's exit.
+    /// `None` removes the record.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {

@@ -1,11 +1,11 @@
-//! The published status of a candidate. Surfaces evaluate [`Status::at`] for each answer, so no
-//! daemon answers "leader" past its deadline.
+//! The published status of a candidate. Files and endpoints evaluate [`Status::at`] for each
+//! answer, so no daemon answers "leader" past its deadline.
 
 use super::{BootTime, Identity, Session, Token};
 use crate::named::named;
 
 named! {
-    /// The role of a candidate. Exhaustive, because each surface must show each role by its name.
+    /// The role of a candidate. Exhaustive, because every output must name every role.
     pub enum Role {
         /// The candidate has authority.
         Leader = "leader",

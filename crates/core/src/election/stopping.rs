@@ -21,7 +21,7 @@ pub(super) struct Stopping {
     stuck_reported: bool,
     /// Instant at which the workload counts as drained; zero once the workload has confirmed.
     drained_at: BootTime,
-    /// Time that the workload has to notice; zero once the workload has confirmed.
+    /// Time that the workload has to notice the step-down; zero once the workload has confirmed.
     delay: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Stopping {
         self.delay = self.delay.min(delay);
     }
 
-    /// Returns the notice, only once, that the release must wait for readers of a stuck file.
+    /// Returns a notice, only once, if the release must wait for readers of a stuck file.
     pub(super) fn report_stuck_files(&mut self, now: BootTime) -> Option<Notice> {
         let stuck = self.files == Files::Stuck;
         let report = stuck && !std::mem::replace(&mut self.stuck_reported, true);

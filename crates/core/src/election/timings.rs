@@ -12,7 +12,8 @@ pub const JITTER_PERCENT: u32 = 20;
 
 /// The part of an election gap that does not grow with `electionTimeoutMillis`.
 const ELECTION_VOTES: Duration = Duration::from_millis(600);
-/// Maximum random percentage that a member adds (`replElectionTimeoutOffsetLimitFraction`).
+/// Maximum percentage that a member adds to its election timeout at random
+/// (`replElectionTimeoutOffsetLimitFraction`).
 const ELECTION_OFFSET_PERCENT: u32 = 15;
 /// Time from the discovery of the new primary to an acknowledged renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_millis(500);

@@ -3,8 +3,8 @@ use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
 /// Maximum number of revisions in the filter. At the defaults, they cover eight minutes without
-/// answers. With a forgotten revision, the contender may lose its position, but never gets a second
-/// entry.
+/// answers. If a revision was forgotten, the contender may lose its position, but never gets a
+/// second entry.
 const MINE_MAX: usize = 128;
 /// Number of oldest revisions to keep, because a recovered store applies the first pending join.
 const OLDEST_KEPT: usize = 8;

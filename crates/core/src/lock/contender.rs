@@ -32,8 +32,8 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 /// After each [`handle`](Self::handle), carry out all effects of
 /// [`next_effect`](Self::next_effect), and publish [`status`](Self::status). Pass
 /// [`LockInput::Tick`] at [`next_wakeup`](Self::next_wakeup). Check
-/// [`authority_at`](Self::authority_at) before each external effect of the work. If a time is
-/// earlier than the previous one, the previous one applies.
+/// [`authority_at`](Self::authority_at) before each external effect of the work. If a passed time
+/// is earlier than the previous time, the previous time applies.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
@@ -68,7 +68,7 @@ impl LockContender {
 
     /// Applies one input at `now`, and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // A caller may read the clock, wait for a mutex, and enter after a later reading.
+        // Calls may be out of order: one caller may read the clock first, but get the mutex last.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -90,7 +90,7 @@ impl LockContender {
         self.outbox.pop()
     }
 
-    /// Returns when to pass [`LockInput::Tick`], unless another input comes first.
+    /// Returns the time at which to pass [`LockInput::Tick`], unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
@@ -238,7 +238,8 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction or an early read. A later eviction needs its revisions.
+            // The reply to an eviction or an early read. A later eviction needs the revisions in
+            // this reply.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);

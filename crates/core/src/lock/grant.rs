@@ -12,8 +12,8 @@ use crate::election::{BootTime, Revision, Timings, Token};
 /// entry. The bound on clock rates (I1) requires equal divisors.
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of the confirmation. Shorter work needs no confirmation, because its release follows the
-/// grant.
+/// Delay before a grant is confirmed. Work that ends earlier needs no confirmation, because the
+/// release is written instead.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// Minimum time to confirm a grant. Even a loaded store answers a write in this time.

@@ -100,7 +100,7 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The new bound depends on the store's clock, so the earlier one applies.
+                    // The new bound depends on the store's clock, so the earlier bound applies.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -223,7 +223,7 @@ impl Observer {
         &self.observations
     }
 
-    /// Returns when the next entry expires, possibly in the past.
+    /// Returns the time at which the next entry expires, possibly in the past.
     pub fn next_expiry(&self) -> Option<BootTime> {
         self.observations.next_expiry(self.patience)
     }

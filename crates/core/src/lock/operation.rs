@@ -178,7 +178,8 @@ pub enum Hint {
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. `None` (by an older version) must be confirmed first.
+    /// The watched claim was granted. `None`, as after a grant by an older version, must be
+    /// confirmed first.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,

@@ -4,9 +4,8 @@ use super::*;
 
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Returns true in a process that runs only this test. In any other process, starts a process that
-/// runs only this test. Until a child executes its program, it holds its parent's descriptors, and
-/// with them the locks of other tests.
+/// Runs the test again in a separate process, and returns true in that process. In a process with
+/// other tests, a forked child would hold the locks of those tests until its exec.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

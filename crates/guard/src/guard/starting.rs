@@ -74,9 +74,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the killed shim has not executed it, even if a disk still blocks the
-    /// shim. A process with a pending SIGKILL runs no instruction, and an exec would have closed
-    /// the socket.
+    /// Counts CMD as gone if the shim was killed before it executed CMD, even if a disk still
+    /// blocks the shim. A process with a pending SIGKILL runs no instruction, and an exec would
+    /// have closed the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;
@@ -92,7 +92,7 @@ impl Guard {
         }
     }
 
-    /// An abandoned shim's late write would replace the record of the next guard at this place.
+    /// Waits for an abandoned shim. Its late write would replace the record of the next guard.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));

@@ -1,5 +1,5 @@
-//! Standard error that drops and counts lines when it is full. The only buffer is the kernel's: 64
-//! KiB for a pipe, about 300 lines.
+//! Writes lines to standard error. While standard error is full, lines are dropped and counted. The
+//! only buffer is the kernel's: 64 KiB for a pipe, about 300 lines.
 
 use std::borrow::Cow;
 use std::io;

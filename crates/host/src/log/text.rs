@@ -115,7 +115,7 @@ impl Visit for Parts {
         self.add(field.name(), value);
     }
 
-    /// JSON has milliseconds, for programs; text has the most readable unit.
+    /// JSON keeps milliseconds, for programs; text uses the most readable unit.
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name().strip_suffix("_ms") {
             Some(name) => self.add(name, &shown(Duration::from_millis(value))),

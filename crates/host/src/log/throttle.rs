@@ -72,7 +72,8 @@ impl ErrorThrottle {
         let kind = (kind, code);
         let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
-            // Reset only after a quiet time, so that not all recurring short errors are logged.
+            // The interval is reset only after a quiet time, so that a short error that recurs is
+            // not logged each time.
             if now >= self.due_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

@@ -104,7 +104,7 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // If this process never sent the revision, a forked VM did. The claim must expire.
+        // If this process never sent the revision, a forked VM did, so the claim must expire.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -145,7 +145,8 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // Counted on this candidate's clock, from the first reply or event with this revision.
+            // The duration is measured on this candidate's clock, from the first reply or event
+            // with this revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
@@ -179,7 +180,8 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns when to release without confirmation. After a rollback, another candidate may lead.
+    /// Returns the earliest time of a release without confirmation. After a rollback, another
+    /// candidate may lead.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

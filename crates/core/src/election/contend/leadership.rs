@@ -27,7 +27,7 @@ impl Contender {
         let (attempt, lease) = (acquired.attempt, acquired.lease);
         // This write replaced the document, so no other open claim can still be stored.
         self.claims.clear();
-        // Without this mark, the token could be used again after an operator lowered it.
+        // Without this record, the token could be used again after an operator lowered it.
         self.view.marks.note_used(attempt.token);
         let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
         if lease.token < attempt.token || another_history {
@@ -64,7 +64,8 @@ impl Contender {
         self.registration.begin_to_lead();
         self.preference = Preference::default();
         self.waits.begin_to_lead();
-        // A read in flight is older than the claim, and the write's reply showed the document.
+        // A read in flight is older than the claim. It is not needed, because the write's reply
+        // showed the document.
         self.reads.schedule = ReadSchedule::default();
         let order = self.workload.start(&tenure, turn.now);
         turn.effects.extend(order);
@@ -114,7 +115,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Frees the lease if the store recovers, once the workload could notice (I6).
+            // Releases the lease if the store recovers, but only after the workload could notice
+            // the loss (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -136,7 +138,8 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // No release, because it would depose a forked VM that leads with this claim.
+            // Sends no release, because a release would depose a forked VM that leads with this
+            // claim.
             CauseOfLoss::Rejected => {
                 // On a cloned directory, another process may lead with the claim.
                 turn.effects.push(self.record.set(None, &self.view));

@@ -78,7 +78,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns when to read next: within `retry` if a renewal is overdue; `None` without a holder.
+    /// Returns the time of the next read: within `retry` if a renewal is overdue; `None` without a
+    /// holder.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

@@ -12,8 +12,8 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time to register again: two polls, two random delays (a follower of lower priority may
-/// register first), and two renewals, whose replies show the registration.
+/// Minimum time that standbys get to register again: two polls, two random delays (a follower of
+/// lower priority may register first), and two renewals, whose replies show the registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

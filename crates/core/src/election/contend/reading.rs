@@ -130,7 +130,8 @@ impl LeaseReads {
     }
 
     fn follow(&mut self, following: Following, now: BootTime) {
-        // The stream reports no change before its opening, so the read must be sent after it.
+        // The stream reports only changes after its opening, so the read must be sent after the
+        // opening.
         self.following = following;
         self.schedule.in_flight = None;
         self.schedule.read_at(now);
@@ -206,7 +207,8 @@ impl Contender {
         None
     }
 
-    /// Returns when to read if no renewals are reported: after the next expected renewal, if any.
+    /// Returns the time of the next read if no renewals are reported: after the next expected
+    /// renewal, if any.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;

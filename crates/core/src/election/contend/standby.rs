@@ -96,7 +96,7 @@ impl Contender {
         (self.registration.wanted && can_lead).then_some(Vacancy { holder, replaces })
     }
 
-    /// Registers this candidate, or withdraws if it cannot lead. Returns when to call again.
+    /// Registers this candidate, or withdraws if it cannot lead. Returns the time of the next call.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.waits.unhealthy && self.withdraw(turn) {
             return None;

@@ -64,8 +64,8 @@ impl WorkloadState {
             .filter(|_| self.runs_under(tenure.token))
     }
 
-    /// Stops the workload immediately. An unsupervised workload gets `delay` to notice the loss.
-    /// During a step-down, it gets the rest of the delay that has already begun.
+    /// Stops the workload immediately. An unsupervised workload gets `delay` to notice the loss,
+    /// or, during a step-down, the rest of the delay that has already begun.
     pub(super) fn lose(
         &mut self,
         lost: &LostClaim,
@@ -104,7 +104,8 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns how long an exiting process delays its release: at most until the claim's expiry.
+    /// Returns the time until which an exiting process delays its release: at most the claim's
+    /// expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }

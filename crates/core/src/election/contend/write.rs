@@ -258,7 +258,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. The holder of a document seen during the insert may still lead.
+    /// Handles a created document. If another document was seen during the insert, its holder may
+    /// still lead.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,

@@ -144,7 +144,8 @@ pub(super) fn write_reply(
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // A read precedes the next join, to limit the unresolved joins in a failing store.
+            // A read precedes the next join, to limit the number of unresolved joins while the
+            // store is failing.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
