@@ -25,8 +25,7 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the daemon's connection string. A reload does not open a different pipe, because
-    /// opening a pipe might block.
+    /// Source of the daemon's connection string. A reload opens no new pipe, which could block.
     pub started_with: Option<UriSource>,
 }
 
@@ -46,8 +45,7 @@ impl Sources {
         variables::ignored(&self.environment)
     }
 
-    /// Reads all layers. Keeps the errors in the result, so that the validation reports all of them
-    /// together.
+    /// Reads all layers. Collects all errors, which the validation reports together.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded {
             settings: defaults().to_vec(),
@@ -153,9 +151,8 @@ const POD: [(&str, &str); 5] = [
 /// Maximum size of a configuration file, in case the path names a huge file.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Limits the levels of nested lists in one line ("- - - -…"), because the parser is recursive.
-/// About ten thousand levels overflow its stack; this limit allows fewer than 800 in a file of the
-/// maximum size.
+/// Limits the levels of a line "- - - -…", because the parser is recursive. 10,000 levels overflow
+/// its stack; this limit allows fewer than 800 in a file of the maximum size.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \

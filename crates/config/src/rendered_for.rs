@@ -80,8 +80,7 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects the charts' default name of a `kind` ("lease" or "lock") if the name begins with
-    /// another namespace.
+    /// Rejects the default name of a `kind` ("lease" or "lock") that begins with another namespace.
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

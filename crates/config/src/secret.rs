@@ -89,8 +89,7 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Returns true if a text is a connection string. Keys whose values may be published reject
-/// connection strings.
+/// Returns true for a connection string, which keys with published values reject.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")

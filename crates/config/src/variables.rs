@@ -64,8 +64,7 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         .iter()
         .filter(|key| key.name.to_uppercase() == written)
         .collect();
-    // Users may derive a variable from a flag, which lacks the section: LEASEHOLD_LEASE_DURATION
-    // from `--lease-duration`.
+    // Users may derive a variable from a flag: LEASEHOLD_LEASE_DURATION, without its section.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
         let flag = key.flag().replace('-', "_").to_uppercase();
@@ -99,9 +98,8 @@ fn is_service_link(rest: &str) -> bool {
         || name.ends_with("_PORT") && !name.contains("__")
 }
 
-/// Returns the section and the key of a variable. They are separated by two underscores, because
-/// Kubernetes injects variables with a single underscore, such as `LEASEHOLD_HTTP_PORT` for a
-/// Service leasehold-http.
+/// Returns the section and the key of a variable, separated by two underscores, because Kubernetes
+/// injects variables with one, such as `LEASEHOLD_HTTP_PORT` for a Service leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;

@@ -1,5 +1,4 @@
-//! Limits for YAML files. The crate `config` copies the target of each alias, and a file of a few
-//! hundred bytes could expand to gigabytes.
+//! Limits for YAML files. Because the crate `config` copies aliases, a tiny file could fill memory.
 
 use yaml_rust2::parser::{Event, Parser};
 

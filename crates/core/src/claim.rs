@@ -100,8 +100,7 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
     instants.into_iter().flatten().min()
 }
 
-/// Maximum number of unanswered writes of a claim. After a primary change, a second write is sent
-/// while the first is unanswered.
+/// Maximum number of unanswered writes of a claim; a second write follows a change of primary.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably
@@ -123,8 +122,7 @@ pub(crate) enum WriteState {
     Awaited,
     /// The write was applied, may have been applied, or may still be applied.
     Open,
-    /// The filter did not match. The filter may still match if the network delivers the write
-    /// again.
+    /// The filter did not match, but may still match if the network delivers the write again.
     Rejected,
 }
 

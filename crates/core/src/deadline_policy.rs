@@ -37,8 +37,7 @@ impl Terms {
         }
     }
 
-    /// Returns the time at which to kill the workload after a loss at `now`: at most one grace
-    /// period later.
+    /// Returns the time of the SIGKILL after a loss at `now`: at most one grace period later.
     pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
         self.kill_at.min(now + timings.loss_grace())
     }

@@ -45,16 +45,15 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
 /// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
-/// [`next_wakeup`](Self::next_wakeup). If a passed time is earlier than the previous time, the
-/// previous time applies.
+/// [`next_wakeup`](Self::next_wakeup). A time earlier than the previous time is replaced by the
+/// previous time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Keep `outbox` before `now`: when the model compares states, it ignores a counter that
-    // directly precedes an instant.
+    // Precedes `now`: the model ignores a counter that directly precedes an instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }

@@ -52,8 +52,7 @@ const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// Interval between searches for adopted children, whose ends the kernel does not report.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// If this process still runs this long after it sent itself a stop signal, the signal had no
-/// effect, as on process 1.
+/// If this process still runs this long after stopping itself, the stop signal had no effect.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
@@ -62,8 +61,7 @@ pub(super) struct GuardClient {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// Records the end of CMD if the guard cannot. Reserves the guard's place until the guard has
-    /// exited.
+    /// Records the end of CMD if the guard cannot, and reserves the place while the guard runs.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<CommandProgress>,
@@ -302,8 +300,7 @@ impl GuardClient {
         }
     }
 
-    /// Resumes CMD. A background CMD that was stopped because it accessed the terminal stays
-    /// stopped.
+    /// Resumes CMD, unless CMD is in the background and was stopped for using the terminal.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader)) = (&self.terminal, &self.leader) else {

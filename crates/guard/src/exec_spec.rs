@@ -1,6 +1,5 @@
-//! The command line of CMD, and its additional environment variables. They are passed in a memfd,
-//! because their size has no limit. They are sent after the acquisition, because they contain the
-//! token.
+//! The command line and additional environment of CMD. They are passed in a memfd, because their
+//! size has no limit, and after the acquisition, because they contain the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,8 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The process that systemd opened sockets for. Other processes ignore the sockets
-/// (sd_listen_fds(3)).
+/// The process that systemd opened sockets for; others ignore the sockets (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

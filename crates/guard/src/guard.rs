@@ -83,8 +83,7 @@ pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObser
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The guard exits without a report: CMD was never started, and the daemon notices the
-        // guard's exit.
+        // No report is needed: CMD was never started, and the daemon notices this exit.
         Err(_) => ExitCode::FAILURE,
     }
 }

@@ -161,8 +161,7 @@ impl Command {
         self
     }
 
-    /// Sets the time from the stop signal to SIGKILL for descendants that outlive the command. The
-    /// default is the time in the terms.
+    /// Sets the time that leftovers have from stop signal to SIGKILL (default: as in the terms).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
@@ -214,8 +213,7 @@ impl Command {
             guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }
         if on_terminal {
-            // Without a terminal, the guard instead creates a session, which a process group leader
-            // may not do.
+            // Without a terminal, the guard creates a session, which a group leader may not do.
             guard.process_group(0);
         }
         let guard = Pid::from_child(&guard.spawn()?);
@@ -270,8 +268,7 @@ impl StandbyGuard {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Lets the guard keep a descriptor open, so that the command's descendants can find it in
-    /// /proc.
+    /// Lets the guard keep a descriptor open, which the command's descendants can find in /proc.
     #[must_use]
     pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
         self.kept = Some(descriptor);
@@ -405,8 +402,7 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process; relays SIGCONT to all processes. Replaces an earlier
-    /// signal that the guard has not read.
+    /// Relays a signal to CMD's first process, or SIGCONT to all; replaces an unread signal.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

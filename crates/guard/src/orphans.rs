@@ -1,5 +1,4 @@
-//! Reaps orphans: descendants of a CMD whose guard was lost, and, if the daemon is process 1, all
-//! orphans.
+//! Reaps orphans: descendants of a CMD whose guard was lost, or all orphans of process 1.
 
 use std::convert::Infallible;
 use std::io;
@@ -86,9 +85,8 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. CMD cannot enter
-/// the program's process group or, without a terminal, its session; the program's children are in
-/// both.
+/// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. CMD never shares
+/// the program's process group or, without a terminal, its session; the program's children do.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -15,7 +15,6 @@ pub(super) struct SignalPipe {
 }
 
 impl SignalPipe {
-    /// Must be called inside a tokio runtime.
     pub(super) fn listen(signal: i32) -> io::Result<Self> {
         let (reader, writer) = StdUnixStream::pair()?;
         reader.set_nonblocking(true)?;

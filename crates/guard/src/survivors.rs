@@ -1,6 +1,5 @@
 //! Checks in /proc whether a process of a command may still run after its daemon and guard were
-//! killed. The answer is yes if /proc does not show all processes, or if the ids belong to another
-//! PID or time namespace.
+//! killed. The answer is yes if /proc hides processes, or if ids are from another namespace.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -80,8 +80,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The peer closed its socket before reading all records. The records that it sent are
-            // still readable.
+            // The peer closed its socket with unread records, but what it sent is still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // The end of file, an error, or a peer whose record is overlong or undecodable.
             Ok(_) | Err(_) => return Received::Closed,
@@ -166,8 +165,7 @@ pub(super) struct GuardBegin {
     pub(super) on_terminal: bool,
 }
 
-/// The record that starts CMD. Carries the exec spec and, optionally, the claim lock and a
-/// descriptor.
+/// The record that starts CMD, with the exec spec and perhaps the claim lock and a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,

@@ -39,8 +39,7 @@ const NO_CORE: Rlimit = Rlimit {
 /// The action that a signal requests from a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The daemon steps down and exits. Requested by TERM, INT, QUIT and other signals that end a
-    /// process by default.
+    /// The daemon steps down and exits (TERM, INT, QUIT and others that end a process by default).
     Stop(StopSignal),
     /// The daemon reloads its configuration (HUP).
     Reload,
@@ -195,9 +194,8 @@ pub type Signals = SignalStream<Signal>;
 /// Signals that stop a one-shot command, including SIGHUP after the terminal has hung up.
 pub type Stops = SignalStream<StopSignal>;
 
-/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG, and
-/// without a terminal also TTIN, TTOU and CONT. With a terminal, the terminal itself stops and
-/// continues the whole job.
+/// Signals that a one-shot command relays to its child, by number: USR1, USR2, WINCH and URG. Also
+/// TTIN, TTOU and CONT, unless a terminal stops and continues the whole job itself.
 pub type Relays = SignalStream<i32>;
 
 /// Changes of the terminal's size.

@@ -59,8 +59,7 @@ impl Sink {
         Self { inherited, method }
     }
 
-    /// Writes `rest` and removes the written bytes from its front. Fails with `AGAIN` if there is
-    /// no room.
+    /// Writes `rest` and removes the written part. Fails with `AGAIN` if there is no room.
     pub fn write(&self, rest: &mut &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {
             // With `stty tostop`, writing to the terminal would stop a background job.

@@ -27,9 +27,8 @@ use leasehold_guard::{
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
-/// A command counts as stuck if it has not ended this long after the latest SIGKILL and
-/// `loss_grace`. A killed process exits within milliseconds, unless it is in uninterruptible sleep
-/// or may not be signalled.
+/// A command that runs this long after the latest SIGKILL and `loss_grace` counts as stuck. Killed
+/// processes exit within milliseconds, unless in uninterruptible sleep or protected from signals.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Maximum time to read the guard's report after this process was frozen.

@@ -41,8 +41,7 @@ use leasehold_host::log::millis;
 /// Pause before the next guard starts. Meanwhile, the daemon releases the lease or exits.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that a start waits for the previous guard to write its last record. The disk may
-/// hang.
+/// Maximum time that a start waits for the previous guard's last record, which a disk may delay.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time within which the guard executes a command, unless the disk of its records hangs.

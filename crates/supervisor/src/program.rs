@@ -24,8 +24,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Builds a command; `None` if `words` is empty. The token is empty if this replica does not
-    /// lead.
+    /// Builds a command, with an empty token while not leading; `None` if `words` is empty.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program)

@@ -180,9 +180,9 @@ impl Attempt {
         }
     }
 
-    /// Records that a document contradicts this acquisition: another claim has an equal or higher
-    /// token, or is newer than the replaced state. An event proves nothing, because it may combine
-    /// two documents.
+    /// Records that a document contradicts this acquisition: the document shows another claim with
+    /// an equal or higher token, or a newer state. Events prove nothing, because they may mix two
+    /// documents.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // If the revision has not changed, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {

@@ -24,8 +24,7 @@ pub enum Input {
     Demoted {
         /// True if all files say "not leader"; false if a file could not be changed.
         shown: bool,
-        /// True if [`Input::LabelDemoted`] follows. The release waits for that input, up to a time
-        /// limit.
+        /// True if [`Input::LabelDemoted`] follows; the release waits for it up to a time limit.
         #[cfg_attr(feature = "serde", serde(default))]
         label_pending: bool,
     },

@@ -157,8 +157,7 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Random id of one write, so that after a rollback no new renewal has the id of a lost
-    /// renewal.
+    /// Random id of one write, never repeated, even by a new renewal after a rollback.
     Revision
 }
 random_id! {
@@ -224,8 +223,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared renewal interval, if valid. It affects only the times of other
-    /// candidates' reads.
+    /// Returns the declared renewal interval, if valid; it determines only when others read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval

@@ -126,8 +126,7 @@ impl Tenure {
                 }
                 return RenewalReply::Extended(lease);
             }
-            // The document is now foreign. A read would not prove this, because a read may predate
-            // this claim.
+            // The document is now foreign. A read may predate this claim and prove nothing.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
             // A later renewal may have been applied first, so the later outcome decides.

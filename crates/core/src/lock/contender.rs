@@ -238,8 +238,7 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction or an early read. A later eviction needs the revisions in
-            // this reply.
+            // The reply to an eviction or early read, whose revisions a later eviction needs.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);

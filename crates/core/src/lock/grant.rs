@@ -12,8 +12,7 @@ use crate::election::{BootTime, Revision, Timings, Token};
 /// entry. The bound on clock rates (I1) requires equal divisors.
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay before a grant is confirmed. Work that ends earlier needs no confirmation, because the
-/// release is written instead.
+/// Delay of a confirmation. Shorter work needs no confirmation, because its release follows.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// Minimum time to confirm a grant. Even a loaded store answers a write in this time.
@@ -54,8 +53,7 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the minimum time to confirm a grant. If less time is left, the work waits for the
-/// confirmation.
+/// Returns the minimum time to confirm a grant. With less time, the work waits for confirmation.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

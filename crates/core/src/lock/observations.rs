@@ -153,8 +153,7 @@ impl Observation {
         }
     }
 
-    /// If both observed the same version of an entry, keeps the earlier start of the wait;
-    /// otherwise, keeps the later version.
+    /// If both observed one version of an entry, keeps the earlier start, else the later version.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

@@ -178,8 +178,7 @@ pub enum Hint {
     },
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted. `None`, as after a grant by an older version, must be
-    /// confirmed first.
+    /// The watched claim was granted. `None` (from an older version) requires a confirmation.
     Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,

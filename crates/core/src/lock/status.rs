@@ -83,8 +83,7 @@ pub struct Ahead {
     pub since: WallMillis,
 }
 
-/// State of a contender. Exhaustive, because a host must decide for each state whether work may
-/// run.
+/// State of a contender. Exhaustive, because each state determines whether work may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The claim is not known to be in the document.

@@ -74,9 +74,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the shim was killed before it executed CMD, even if a disk still
-    /// blocks the shim. A process with a pending SIGKILL runs no instruction, and an exec would
-    /// have closed the socket.
+    /// Counts CMD as gone if the shim was killed before its exec, even if a disk blocks the shim:
+    /// with SIGKILL pending, no instruction runs, and an exec would have closed the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;

@@ -60,8 +60,7 @@ impl ErrorThrottle {
         self.failed_after(Duration::ZERO, kind, code, now)
     }
 
-    /// Counts a failure that took `elapsed`. The operation has been failing since its first failed
-    /// attempt began.
+    /// Counts a failure that took `elapsed`. The error began when the first failed attempt began.
     pub fn failed_after(
         &mut self,
         elapsed: Duration,
@@ -72,8 +71,7 @@ impl ErrorThrottle {
         let kind = (kind, code);
         let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
-            // The interval is reset only after a quiet time, so that a short error that recurs is
-            // not logged each time.
+            // Reset only after a quiet time, so that a recurring short error is logged rarely.
             if now >= self.due_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

@@ -145,8 +145,7 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // The duration is measured on this candidate's clock, from the first reply or event
-            // with this revision.
+            // Measured on this candidate's clock, from when this revision was first seen.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)
@@ -180,8 +179,7 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns the earliest time of a release without confirmation. After a rollback, another
-    /// candidate may lead.
+    /// Returns the earliest time of an unconfirmed release. After a rollback, others may lead.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

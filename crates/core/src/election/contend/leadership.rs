@@ -64,8 +64,7 @@ impl Contender {
         self.registration.begin_to_lead();
         self.preference = Preference::default();
         self.waits.begin_to_lead();
-        // A read in flight is older than the claim. It is not needed, because the write's reply
-        // showed the document.
+        // A read in flight is outdated, because the write's reply showed the document.
         self.reads.schedule = ReadSchedule::default();
         let order = self.workload.start(&tenure, turn.now);
         turn.effects.extend(order);
@@ -115,8 +114,7 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Releases the lease if the store recovers, but only after the workload could notice
-            // the loss (I6).
+            // Releases if the store recovers, once the workload has had time to notice (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);
@@ -138,8 +136,7 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // Sends no release, because a release would depose a forked VM that leads with this
-            // claim.
+            // Sends no release: it would depose a forked VM that leads with this claim.
             CauseOfLoss::Rejected => {
                 // On a cloned directory, another process may lead with the claim.
                 turn.effects.push(self.record.set(None, &self.view));

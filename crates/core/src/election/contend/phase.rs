@@ -78,8 +78,7 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the time of the next read: within `retry` if a renewal is overdue; `None` without a
-    /// holder.
+    /// Returns the next time to read: within `retry` if a renewal is overdue; `None` if vacant.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

@@ -130,8 +130,7 @@ impl LeaseReads {
     }
 
     fn follow(&mut self, following: Following, now: BootTime) {
-        // The stream reports only changes after its opening, so the read must be sent after the
-        // opening.
+        // The stream omits earlier changes, so a read must be sent after the opening.
         self.following = following;
         self.schedule.in_flight = None;
         self.schedule.read_at(now);
@@ -207,8 +206,7 @@ impl Contender {
         None
     }
 
-    /// Returns the time of the next read if no renewals are reported: after the next expected
-    /// renewal, if any.
+    /// Returns the next time to read without reports: after the next expected renewal, if any.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;

@@ -35,8 +35,7 @@ impl Contender {
         first
     }
 
-    /// Ends the claim after a step-down. Sends no release while a stuck status file names the
-    /// deadline.
+    /// Ends the claim after a step-down; sends no release while a stuck file names the deadline.
     pub(crate) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
         let stuck = stopped.shown_until() > turn.now;
         let ended = self.end_stopped(stopped, None, turn.now);

@@ -14,8 +14,7 @@ pub(crate) struct WorkloadState {
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
-    /// The most recent loss of leadership, kept until an unsupervised workload has had time to
-    /// notice the loss.
+    /// The last loss of leadership, until an unsupervised workload has had time to notice the loss.
     pub(super) drain: Option<DrainAfterLoss>,
 }
 
@@ -104,8 +103,7 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns the time until which an exiting process delays its release: at most the claim's
-    /// expiry.
+    /// Returns the time until which an exit may delay the release: at most the claim's expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }

@@ -258,8 +258,7 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. If another document was seen during the insert, its holder may
-    /// still lead.
+    /// Handles a created document. The holder of a document seen meanwhile may still lead.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
@@ -281,8 +280,7 @@ impl Contender {
             Outcome::Applied(_) if pending.iter().any(|p| p.call == call) => {
                 self.reads.fall_behind(now);
             }
-            // The late reply to a read shows a foreign document, so a new read should precede the
-            // next write.
+            // The late reply shows a foreign document, so a read should precede the next write.
             Outcome::Applied(Found::Foreign(_)) => self.reads.fall_behind(now),
             // After a rollback, the newer claim may still lead, and only a read shows the rollback.
             Outcome::Applied(Found::Lease(lease))

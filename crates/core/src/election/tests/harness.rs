@@ -37,7 +37,6 @@ pub(super) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the boot time `seconds` after the start of a test.
 pub(super) fn at(seconds: u64) -> BootTime {
     BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs(seconds)
 }
@@ -55,7 +54,6 @@ pub(super) struct Node {
     pub(super) election: Election,
     pub(super) identity: Identity,
     random: u128,
-    /// Calls that were sent and not answered yet.
     pub(super) calls: VecDeque<(CallId, Operation)>,
     pub(super) sent: Vec<Operation>,
     pub(super) transitions: Vec<Transition>,
@@ -77,7 +75,6 @@ pub(super) fn candidate(name: &str) -> Candidate {
     }
 }
 
-/// Returns the default timings without a handoff delay.
 pub(super) fn tunables() -> Tunables {
     Tunables {
         handoff_delay: Duration::ZERO,

@@ -16,7 +16,6 @@ pub(super) fn leader_with(name: &str, now: BootTime, tunables: Tunables) -> (Nod
     leading(candidate, now)
 }
 
-/// Returns a leader that supervises its workload, and the store.
 pub(super) fn supervisor(name: &str) -> (Node, Stored) {
     leading(supervising(name), at(0))
 }

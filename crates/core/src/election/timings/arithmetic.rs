@@ -84,7 +84,6 @@ fn near_the_rules() -> impl Strategy<Value = Nanos> {
     })
 }
 
-/// Returns durations up to the longest that the type can express.
 fn any_durations() -> impl Strategy<Value = Nanos> {
     let longest = Duration::MAX.as_nanos();
     let one = || prop_oneof![0..=longest, 0..=100 * SECOND, Just(longest)];

@@ -144,8 +144,7 @@ pub(super) fn write_reply(
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // A read precedes the next join, to limit the number of unresolved joins while the
-            // store is failing.
+            // A read precedes the next join, so that a failing store gets few unresolved joins.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
@@ -213,8 +212,7 @@ fn written(
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // The entry was confirmed but has no slot, because of an edit or a grant by an
-                // older version.
+                // Confirmed but without a slot, after an edit or a grant by an older version.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);

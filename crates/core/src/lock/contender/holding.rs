@@ -1,6 +1,5 @@
-//! Holding the lock. Only an acknowledged write extends authority, counted from before the write
-//! was sent (I2). Until the first acknowledged write, a grant gives provisional authority (see
-//! `grant.rs`).
+//! Holding the lock. Acknowledged writes extend authority, counted from before each write was sent
+//! (I2). Until the first one, a grant gives provisional authority (see `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};

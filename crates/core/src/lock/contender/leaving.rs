@@ -1,6 +1,5 @@
-//! Leaving the queue or releasing the lock. The claim is never renewed again. The leave is repeated
-//! until its outcome is known. A minimum hold only marks the entry; other contenders remove it
-//! later.
+//! Leaving the queue or releasing the lock. The claim is never renewed again. A leave is repeated
+//! until its outcome is known. A minimum hold only marks the entry; other contenders remove it.
 
 use std::time::Duration;
 

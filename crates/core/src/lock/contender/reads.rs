@@ -1,6 +1,5 @@
-//! Reads of the document, and the change stream of the claim. A deposed primary still answers
-//! majority reads, so a write or a linearizable read must confirm older documents and changed
-//! entries.
+//! Reads of the document, and the change stream of the claim. A write or a linearizable read must
+//! confirm old or changed content, because a deposed primary still answers majority reads.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
@@ -121,8 +120,7 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records whether the reply to `call` showed a grant. The reply includes the changes of all
-    /// earlier events.
+    /// Records whether the reply to `call`, which includes all earlier events, showed a grant.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

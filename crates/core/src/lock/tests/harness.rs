@@ -181,7 +181,6 @@ impl Fixture {
         WallMillis(i64::try_from(millis).expect("small"))
     }
 
-    /// Performs a call without answering it.
     pub(super) fn land(&mut self, one: usize, operation: &LockOperation) -> LockOutcome {
         let identity = self.ones[one].identity.clone();
         let by = By {
@@ -227,7 +226,6 @@ impl Fixture {
         self.reply(one, call, LockOutcome::Unknown);
     }
 
-    /// Performs the oldest call and answers it.
     pub(super) fn perform(&mut self, one: usize) -> &'static str {
         let (call, operation) = self.take(one);
         let outcome = self.land(one, &operation);
@@ -235,7 +233,6 @@ impl Fixture {
         operation.as_str()
     }
 
-    /// Answers the oldest call without performing it.
     pub(super) fn answer(&mut self, one: usize, outcome: LockOutcome) -> LockOperation {
         let (call, operation) = self.take(one);
         self.reply(one, call, outcome);
@@ -248,7 +245,6 @@ impl Fixture {
         }
     }
 
-    /// Performs all calls of all contenders.
     pub(super) fn settle(&mut self) {
         while let Some(one) = (0..self.ones.len()).find(|one| !self.ones[*one].pending.is_empty()) {
             self.perform(one);
