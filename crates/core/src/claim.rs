@@ -198,7 +198,7 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
     }
 }
 
-/// The read in flight, with the protocol's data about it, and the instant of the next read.
+/// The read in flight, with a note of the caller, and the instant of the next read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ReadSchedule<C> {
     pub(crate) in_flight: Option<ReadInFlight<C>>,
@@ -231,7 +231,7 @@ impl<C> ReadSchedule<C> {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Calls `send`, which sends the read; its argument is true for a linearizable read.
+    /// Sends the read through `send`, whose argument is true for a linearizable read.
     pub(crate) fn send(&mut self, marks: &Watermarks, note: C, send: impl FnOnce(bool) -> CallId) {
         let confirm = self.suspicious;
         self.in_flight = Some(ReadInFlight {

@@ -79,7 +79,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order. `graceful` is the stop for a requested end.
+    /// Returns the state after an order. A requested end begins with the stop `graceful`.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {

@@ -53,7 +53,7 @@ pub struct Election {
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Precedes `now`: the model ignores a counter that directly precedes an instant.
+    // Keep `outbox` before `now`: the model ignores a counter that directly precedes an instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }

@@ -120,7 +120,7 @@ impl ClaimShare {
         self.place
     }
 
-    /// Writes the state of the child. Not synced, because it proves nothing after a reboot.
+    /// Writes the state of the child. Not synced, because the state proves nothing after a reboot.
     pub fn write(&self, child: Child) -> io::Result<()> {
         let begin = self.place.begin() as u64;
         match pwrite(&self.file, &text(child), begin)? {

@@ -1,6 +1,7 @@
 //! The inherited dispositions of signals: nohup(1) ignores HUP for its command, and a script
-//! ignores INT and QUIT for its background jobs. Handlers are not inherited, so they would undo
-//! this. SIGPIPE cannot be examined, because the standard library ignores SIGPIPE before `main`.
+//! ignores INT and QUIT for its background jobs. A handler would undo this, because exec resets
+//! handled signals to the default. SIGPIPE cannot be examined, because the standard library ignores
+//! it before `main`.
 
 use std::fs::read_to_string;
 

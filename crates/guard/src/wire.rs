@@ -80,7 +80,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
                 return decode(&bytes[..length]).map_or(Received::Closed, Received::Record);
             }
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The peer closed its socket with unread records, but what it sent is still readable.
+            // The peer left records unread. The records that it sent are still readable.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             // The end of file, an error, or a peer whose record is overlong or undecodable.
             Ok(_) | Err(_) => return Received::Closed,

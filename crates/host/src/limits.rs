@@ -4,7 +4,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{CommandError, exit};
 
-/// Minimum limit of open files. A daemon of a replica set with three members needs about 40.
+/// Minimum of `ulimit -n`, the limit of open files. A daemon of a replica set with three members
+/// needs about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
 /// Rejects a low limit of open files, before a later step fails with a misleading error.

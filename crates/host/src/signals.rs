@@ -263,7 +263,7 @@ impl<T: Copy> SignalStream<T> {
         Ok(Self { delivery, meanings })
     }
 
-    /// Waits for the next signal. Between calls, each signal is kept once.
+    /// Waits for the next signal. Signals that arrive between calls are kept, each only once.
     pub async fn next(&mut self) -> T {
         loop {
             if let Some(signal) = self.arrived() {

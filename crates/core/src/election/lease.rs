@@ -223,7 +223,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared renewal interval, if valid; it determines only when others read.
+    /// Returns the declared renewal interval, if valid. The interval affects only when others read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval

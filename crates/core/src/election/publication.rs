@@ -134,7 +134,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored; `None` removes the record, which later proves an exit.
+    /// Records a claim that may be stored, so that the next process can prove this process's exit.
+    /// `None` removes the record.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {

@@ -84,7 +84,7 @@ pub struct Status {
     pub authority: Option<Authority>,
     /// The leader; `None` if the lease is free or expired, or the leader is unknown.
     pub holder: Option<HolderView>,
-    /// Session of this candidate (a new one after a duplicate was detected).
+    /// Session of this candidate. Replaced if a duplicate is detected.
     pub session: Session,
     /// Number of role changes of this process.
     pub transitions: u64,

@@ -32,7 +32,8 @@ pub(super) enum RenewalReply {
 }
 
 impl Tenure {
-    /// Begins with an acknowledged write. Returns `None` if the write's reply shows no holder.
+    /// Begins the tenure of an acknowledged write. Returns `None` if the write's reply shows no
+    /// holder.
     pub(super) fn begin(acquired: &Acquired) -> Option<Self> {
         let (attempt, sent) = (&acquired.attempt, acquired.sent);
         let timings = attempt.timings;
@@ -114,7 +115,7 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        // Either not a renewal, or an older renewal than the acknowledged one, which cannot match.
+        // Not a renewal, or a renewal before the acknowledged one, which cannot match any longer.
         if self.renewals.get(call).is_none() {
             return RenewalReply::Nothing;
         }

@@ -2,8 +2,9 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions in the filter, enough for eight minutes without answers by default.
-/// Forgetting a revision may cost the contender its position, but never adds a second entry.
+/// Maximum number of revisions in the filter. At the defaults, they cover eight minutes without
+/// answers. Forgetting a revision may cost the contender its position, but never adds a second
+/// entry.
 const MINE_MAX: usize = 128;
 /// Number of oldest revisions to keep, because a recovered store applies the first pending join.
 const OLDEST_KEPT: usize = 8;
@@ -12,7 +13,7 @@ const OLDEST_KEPT: usize = 8;
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls before the claim was first seen. Only later calls can prove its absence.
+    /// Number of calls before the claim was first seen. Only later calls can prove that it is gone.
     present: Option<u64>,
     /// True if a revision was forgotten that may be stored.
     pub(super) forgotten: bool,

@@ -149,7 +149,7 @@ impl Contender {
         };
         workload.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
         let until = now + workload.back_off;
-        // Another leader does not repair the workload, so it does not end the cooldown.
+        // The cooldown continues even under another leader, which does not repair the workload.
         self.waits.cool_down(until, Token::MAX, self.me.session);
         true
     }

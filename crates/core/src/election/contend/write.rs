@@ -272,7 +272,8 @@ impl Contender {
         AfterWrite::StoreRolledBack
     }
 
-    /// Handles the late reply to a call whose outcome counted as unknown. At most triggers a read.
+    /// Handles the late reply to a call whose outcome counted as unknown. The reply grants nothing,
+    /// but may trigger a read.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, now: BootTime) {
         let pending = &mut self.claims.pending;
         match outcome {

@@ -1,5 +1,5 @@
-//! Followers of a change stream that reports changes seconds late. They read each renewal when they
-//! expect it. An event only triggers a read.
+//! Followers of a change stream that reports changes seconds late. They read just after each
+//! expected renewal. An event only triggers a read.
 
 use super::harness::*;
 use super::hints::{INTERVAL, LATE_MAX, together};

@@ -144,7 +144,7 @@ pub(super) fn write_reply(
         LockOutcome::Failed => retry_later(state, exchange, turn),
         LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
-            // A read precedes the next join, so that a failing store gets few unresolved joins.
+            // A read precedes the next join, so that few joins stay unresolved if the store fails.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {
                 exchange.reads.fall_behind(exchange.retry_at);
             }
