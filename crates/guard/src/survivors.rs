@@ -139,7 +139,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads the fields of a process, if it exists. Fails if it may exist but is unreadable.
+    /// Reads the fields of a process, if it exists. Fails if the process may exist but is
+    /// unreadable.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)

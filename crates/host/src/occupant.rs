@@ -1,7 +1,7 @@
 //! Finds the processes that have locked a file or taken a port, to name them in errors.
 //!
 //! The search reads /proc, so it finds only processes of its own PID namespace that this user may
-//! inspect. It runs after a lock or an address was refused.
+//! inspect. The search runs only after a lock or an address was refused.
 
 use std::collections::BTreeSet;
 use std::fmt;

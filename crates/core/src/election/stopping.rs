@@ -19,9 +19,11 @@ pub(super) struct Stopping {
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
-    /// Instant at which the workload counts as drained; zero once the workload has confirmed.
+    /// Instant at which the workload counts as drained; zero once the workload has confirmed its
+    /// stop.
     drained_at: BootTime,
-    /// Time that the workload has to notice the step-down; zero once the workload has confirmed.
+    /// Time that the workload has to notice the step-down; zero once the workload has confirmed its
+    /// stop.
     delay: Duration,
 }
 

@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Returns the line that `log` writes, without its time.
+    /// Returns the time and the rest of the line that `log` writes.
     fn line(terminal: bool, color: bool, log: impl FnOnce()) -> (String, String) {
         let written = Written::default();
         let writer = written.clone();

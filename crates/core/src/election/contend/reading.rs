@@ -316,8 +316,8 @@ impl Contender {
         }
     }
 
-    /// Applies the reply to a write. If the reply is older than the view, an event overtook it or
-    /// the store was rolled back, and only a linearizable read can distinguish these cases.
+    /// Applies the reply to a write. If the reply is older than the view, either an event was
+    /// faster or the store was rolled back. Only a linearizable read can distinguish these cases.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked_at = turn.now;

@@ -133,7 +133,7 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // A newer write may have overtaken each renewal except the newest one.
+            // A newer write may have overtaken any renewal but the newest.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.sent.is_newest(write.call) =>
