@@ -214,7 +214,7 @@ impl Loaded {
     fn section(&mut self, section: &str, value: Value, origin: &Origin) {
         let table = match value.kind {
             ValueKind::Table(table) if is_section(section) => table,
-            // YAML parses a section whose keys are all commented out as null.
+            // If all keys of a section are commented out, YAML parses the section as null.
             ValueKind::Nil if is_section(section) => return,
             kind if is_section(section) => {
                 let expected = format!("expected a section: [{section}] with its keys below it");

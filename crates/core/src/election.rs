@@ -45,8 +45,8 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
 /// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
-/// [`next_wakeup`](Self::next_wakeup). A time earlier than the previous time is replaced by the
-/// previous time.
+/// [`next_wakeup`](Self::next_wakeup). If a passed time is earlier than the previous time, the
+/// previous time applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     contender: Contender,

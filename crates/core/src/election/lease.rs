@@ -157,7 +157,7 @@ random_id! {
     Claim
 }
 random_id! {
-    /// Random id of one write, never repeated, even by a new renewal after a rollback.
+    /// Random id of one write, so that after a rollback a new renewal differs from a lost renewal.
     Revision
 }
 random_id! {

@@ -297,7 +297,7 @@ impl LockContender {
                 turn.effects.notice(LockNotice::PlaceLost);
                 self.join_anew(now, turn);
             }
-            // No leave, because the other process may hold the lock with this entry.
+            // Sends no leave, because the other process may hold the lock with this entry.
             Consequence::Duplicated => {
                 let session = exchange.session;
                 turn.effects.notice(LockNotice::Duplicate { session });
@@ -406,7 +406,7 @@ impl LockContender {
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, turn),
             State::Holding(_) => self.finish(End::Released, turn),
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), turn),
-            // No leave, because the entry is gone or a forked VM renews it.
+            // Sends no leave, because the entry is gone or a forked VM renews it.
             State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), turn);
             }

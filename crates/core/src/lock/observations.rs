@@ -153,7 +153,7 @@ impl Observation {
         }
     }
 
-    /// If both observed one version of an entry, keeps the earlier start, else the later version.
+    /// If both observed an equal version, keeps the earlier start; otherwise, the later version.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {
