@@ -309,8 +309,8 @@ fn any_input() -> impl Strategy<Value = PolicyInput> {
 }
 
 proptest! {
-    /// Whatever the inputs, the guard sends CMD the stop signal by the deadline of the newest terms
-    /// read in time, and kills CMD by the end of their grace period.
+    /// For any inputs, the guard sends CMD the stop signal by the deadline of the newest terms read
+    /// in time, and kills CMD by the end of the grace period of these terms.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),

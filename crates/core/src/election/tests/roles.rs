@@ -65,7 +65,7 @@ pub(super) fn acquiring() -> (Node, Stored) {
     (b, stored)
 }
 
-/// Returns `b`, a follower that has just sent a takeover because the leader vanished, and the store.
+/// Returns the follower `b`, which has just sent a takeover from the vanished leader, and the store.
 pub(super) fn taking_over() -> (Node, Stored) {
     let (mut b, stored) = follower_of_vanished();
     b.tick(at(24));
