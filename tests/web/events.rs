@@ -262,6 +262,31 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
 }
 
 #[tokio::test]
+async fn another_replica_set_is_named_with_the_remedy() {
+    let first = ReplicaSet::builder().members(1).start().await;
+    let second = ReplicaSet::builder().members(1).start().await;
+    let stage = stage_of(first);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("uri");
+    std::fs::write(&file, stage.set().uri()).unwrap();
+    let flags = ["--mongodb-uri-file", file.to_str().unwrap()];
+    let server = Server::start_with(&stage, "", &flags).await;
+    server.wait_ready().await;
+    let mut events = server.events().await;
+    std::fs::write(&file, second.uri()).unwrap();
+    stage.set().kill(0);
+    let remedy = "; to use this deployment, restart leasehold web";
+    events
+        .until("the remedy", |_, event| {
+            let why = event["store"]["why"].as_str().unwrap_or_default();
+            why.starts_with("MongoDB URI refused: another replica set answers (id ")
+                && why.ends_with(remedy)
+        })
+        .await;
+    server.get("/readyz").await.expect(200, remedy);
+}
+
+#[tokio::test]
 async fn a_stop_ends_the_streams_with_a_last_event() {
     let stage = shared_stage().await;
     let mut server = Server::start(&stage, &[]).await;

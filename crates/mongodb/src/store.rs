@@ -74,6 +74,9 @@ pub struct Failure {
     pub name: Option<Box<str>>,
     /// The cause and the remedy, for humans.
     pub detail: String,
+    /// The cause and the remedy without names of servers or users; empty if [`Failure::kind`] says
+    /// enough.
+    pub public: String,
     /// The condition for a retry to succeed.
     pub retry: RetryPolicy,
 }
@@ -102,6 +105,7 @@ impl Failure {
             code: None,
             name: None,
             detail: detail.into(),
+            public: String::new(),
             retry: RetryPolicy::Retry,
         }
     }
@@ -133,7 +137,11 @@ impl Failure {
 
     /// Returns what failed, with the server's error name and code. Names no servers or users.
     pub fn summary(&self) -> String {
-        self.kind.to_owned() + &self.server_error()
+        let summary = self.kind.to_owned() + &self.server_error();
+        match self.public.as_str() {
+            "" => summary,
+            public => format!("{summary}: {public}"),
+        }
     }
 
     fn server_error(&self) -> String {

@@ -55,6 +55,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
         None => (Offer::Page, ", read-only"),
     };
     answer(format!("listening on http://{address}/{kind}\n").as_bytes())?;
+    session.collection.restarts("leasehold web");
     let (board, newest) = watch::channel(Snapshot::default());
     let view = session.collection.follow(Scope::All);
     let last_answer = view.last_answer();

@@ -38,7 +38,7 @@ use leasehold_core::election::{BootTime, Outcome, Timings};
 /// Time limit for shutting down a client. Ending the client's sessions takes milliseconds. Its
 /// monitors may stop a heartbeat later, but an exiting process need not wait for the monitors.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
-const URI_REFUSED: &str = "MongoDB URI refused";
+pub(super) const URI_REFUSED: &str = "MongoDB URI refused";
 
 pub(super) struct Deployment {
     pub(super) options: StoreOptions,
@@ -74,8 +74,8 @@ pub(super) trait PrimaryObserver: Send + Sync {
 
 pub(super) enum SendError {
     Unsent(Failure),
-    /// Nothing was sent: the connection string leads to a different deployment, as described.
-    Elsewhere(String),
+    /// Nothing was sent: the connection string leads to a different deployment.
+    Elsewhere(Failure),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),
     Driver(mongodb::error::Error),
@@ -363,8 +363,7 @@ impl Deployment {
 
     pub(super) fn failure(&self, error: &SendError) -> Failure {
         match error {
-            SendError::Unsent(failure) => failure.clone(),
-            SendError::Elsewhere(why) => Failure::lasting(URI_REFUSED, why),
+            SendError::Unsent(failure) | SendError::Elsewhere(failure) => failure.clone(),
             SendError::Unverified(error) | SendError::Driver(error) => self.describe(error),
         }
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 
+use super::connection::URI_REFUSED;
 use super::display::list;
 use super::publish;
-use crate::store::{DeploymentId, KnownHome};
+use crate::store::{DeploymentId, Failure, KnownHome};
 
 /// Returns the command that identifies a server. `$replData` requires no right, and makes a replica
 /// set member add the set's id to its reply. Other servers ignore this field.
@@ -72,12 +73,15 @@ pub(super) fn canonical(address: impl ToString) -> String {
 pub(super) struct Home {
     pub(super) deployment: watch::Sender<Option<DeploymentId>>,
     known: Option<KnownHome>,
+    /// The command whose restart is a safe way to another deployment, because the command does not
+    /// contend; `None` for candidates and locks.
+    pub(super) restart: Option<&'static str>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
     /// A string that leads to a different deployment. While configured, `uri` is used instead.
     refused: Option<String>,
     /// The refusal's reason until a call, not only a change stream, has failed with it.
-    pub(super) unreported: Option<String>,
+    pub(super) unreported: Option<Failure>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
     /// The address of the verified primary; empty if the server does not report its address.
@@ -172,13 +176,13 @@ impl Home {
     }
 
     /// Checks the primary that a client found. If the primary does not belong to the home
-    /// deployment, refuses the connection string, and returns a readable reason.
+    /// deployment, refuses the connection string.
     pub(super) fn admit(
         &mut self,
         client: u64,
         uri: &str,
         (found, primary): (DeploymentId, &str),
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         primary.clone_into(&mut self.primary);
         let home = self.deployment.borrow().clone();
         match home {
@@ -202,26 +206,50 @@ impl Home {
     }
 
     /// Makes the next call fail with this reason.
-    pub(super) fn refuse(&mut self, uri: &str, why: String) -> Result<(), String> {
+    pub(super) fn refuse(&mut self, uri: &str, why: Failure) -> Result<(), Failure> {
         self.refused = Some(uri.to_owned());
         self.unreported = Some(why.clone());
         Err(why)
     }
 
-    fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
-        let (home, found) = (home.describe(), found.describe());
+    fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> Failure {
+        let ids = home.id.as_ref().zip(found.id.as_ref());
+        let ids = ids.filter(|(home, found)| home != found);
+        let shown = |one: &DeploymentId| match (ids, &one.id) {
+            (Some(_), Some(id)) => format!("{} with id {id}", one.describe()),
+            _ => one.describe(),
+        };
         let belongs = match self.uri {
             None => "this candidate belongs to",
             Some(_) => "this process began with",
         };
-        let removal = match &self.known {
-            Some(known) => format!(", remove {} of each", known.file.display()),
-            None => String::new(),
+        let remedy = match (self.restart, &self.known) {
+            (Some(command), _) => format!("to use this deployment, restart {command}"),
+            (None, known) => {
+                let (all, removal) = match known {
+                    Some(known) => (
+                        "candidates of the lease",
+                        format!(", remove {} of each", known.file.display()),
+                    ),
+                    None => ("candidates and jobs", String::new()),
+                };
+                format!("to move, stop all {all}{removal}, then start them with the new string")
+            }
         };
-        format!(
-            "the connection string leads to {found}, but {belongs} {home}: to move, stop all candidates of the \
-             lease{removal}, then start them with the new string"
-        )
+        let (leads, began) = (shown(found), shown(home));
+        let why =
+            format!("the connection string leads to {leads}, but {belongs} {began}: {remedy}");
+        let public = match ids {
+            Some((home, found)) => {
+                format!("another replica set answers (id {found} instead of {home})")
+            }
+            None => "another deployment answers".to_owned(),
+        };
+        let restart = self.restart.map(|_| format!("; {remedy}"));
+        Failure {
+            public: public + &restart.unwrap_or_default(),
+            ..Failure::lasting(URI_REFUSED, why)
+        }
     }
 
     pub(super) fn instead_of(&self, uri: String) -> String {
@@ -278,10 +306,9 @@ mod tests {
             .unwrap();
         let why = home.admit(3, "elsewhere", (set("rs0", &["d:1"]), ""));
         assert_eq!(
-            why.unwrap_err(),
+            why.unwrap_err().detail,
             "the connection string leads to replica set rs0 (d:1), but this process began with replica set rs0 \
-             (b:1,c:1): to move, stop all candidates of the lease, then start them with the new \
-             string"
+             (b:1,c:1): to move, stop all candidates and jobs, then start them with the new string"
         );
         assert!(home.unreported.is_some());
         assert_eq!(home.instead_of("elsewhere".to_owned()), "second");
@@ -295,7 +322,7 @@ mod tests {
         assert!(!home.has(1), "the client must be verified first");
         let why = home.admit(1, "elsewhere", (set("rs1", &["b:1"]), ""));
         assert_eq!(
-            why.unwrap_err(),
+            why.unwrap_err().detail,
             "the connection string leads to replica set rs1 (b:1), but this candidate belongs to replica set rs0 \
              (a:1): to move, stop all candidates of the lease, remove \
              /run/leasehold/orders/deployment of each, then start them with the new string"
@@ -364,7 +391,18 @@ mod tests {
         home.answered();
         home.observe(1, "first", (set("rs0", &["a:1"]), ""));
         assert_eq!(*home.deployment.subscribe().borrow(), Some(with_id("6b08")));
-        home.admit(2, "second", (with_id("6b09"), "")).unwrap_err();
+        home.restart = Some("leasehold web");
+        let why = home.admit(2, "second", (with_id("6b09"), "")).unwrap_err();
+        assert_eq!(
+            why.to_string(),
+            "MongoDB URI refused: the connection string leads to replica set rs0 (a:1) with id 6b09, but this \
+             process began with replica set rs0 (a:1) with id 6b08: to use this deployment, restart leasehold web"
+        );
+        assert_eq!(
+            why.summary(),
+            "MongoDB URI refused: another replica set answers (id 6b09 instead of 6b08); to use this deployment, \
+             restart leasehold web"
+        );
     }
 
     #[test]

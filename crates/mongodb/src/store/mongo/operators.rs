@@ -31,7 +31,7 @@ use super::display::text;
 use super::document::LOCK_KIND;
 use super::lock::{MongoLockStore, with_server_now};
 use super::options::StoreOptions;
-use super::{hints, now, primary, roll_call};
+use super::{hints, lock, now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
 
@@ -96,14 +96,23 @@ pub struct MongoCollection {
 impl MongoCollection {
     /// Creates the view of a collection.
     pub fn new(options: StoreOptions) -> Self {
-        let deployment = Deployment::new(options, Monitoring::Reports);
-        Self { deployment }
+        Self::of(Deployment::new(options, Monitoring::Reports))
     }
 
     /// Creates the view of a collection for a few calls. Uses fewer connections.
     pub fn brief(options: StoreOptions) -> Self {
-        let deployment = Deployment::new(options, Monitoring::Checks);
-        Self { deployment }
+        Self::of(Deployment::new(options, Monitoring::Checks))
+    }
+
+    fn of(deployment: Arc<Deployment>) -> Self {
+        let collection = Self { deployment };
+        collection.restarts("this command");
+        collection
+    }
+
+    /// Sets the command that an operator restarts to use another deployment.
+    pub fn restarts(&self, command: &'static str) {
+        lock(&self.deployment.home).restart = Some(command);
     }
 
     pub(super) fn over(deployment: Arc<Deployment>) -> Self {

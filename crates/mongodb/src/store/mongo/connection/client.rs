@@ -15,7 +15,7 @@ use super::super::servers::Asked;
 use super::super::{home, lock, lookalike, outcome, primary, publish, refusals};
 use super::files::made;
 use super::seeds::Seeds;
-use super::{Deployment, Monitoring, SendError, StoreOptions};
+use super::{Deployment, Monitoring, SendError, StoreOptions, URI_REFUSED};
 use crate::calls::CALLS_MAX;
 use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, LOAD_BALANCED, UriProblem};
@@ -208,7 +208,7 @@ impl Deployment {
         let (set, id) = (found.set.clone(), found.id.clone());
         let admitted = match compared {
             Ok(()) => lock(&self.home).admit(number, uri, (found, &primary)),
-            Err(why) => lock(&self.home).refuse(uri, why),
+            Err(why) => lock(&self.home).refuse(uri, Failure::lasting(URI_REFUSED, why)),
         };
         if let Err(why) = admitted {
             self.discard(|connection| connection.number == number);
