@@ -43,7 +43,7 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     .expect(0, &[]);
     leasehold(&stage, &["pause", "paused", "--by", "olga"])
         .await
-        .expect(0, &["paused; nobody led"]);
+        .expect(0, &["paused; nobody led\n"]);
     let listed = leasehold(&stage, &["leases", "--observe", "4s", "-o", "json"])
         .await
         .expect(0, &[])

@@ -361,6 +361,9 @@ async fn hostile_names_and_identities_do_no_harm() {
             .until("document.querySelector('#details').open === false")
             .await;
     }
+    browser
+        .value("document.querySelector('#rows .group button').click()")
+        .await;
     shows(
         &mut browser,
         "right?to left",

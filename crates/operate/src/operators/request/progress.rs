@@ -178,11 +178,12 @@ impl Progress {
                 self.superseded(at, format!("it was resumed meanwhile{by}"))
             }
             ActionKind::Pause if holder.is_none() => {
-                let how = match self.former() {
-                    Some(former) => format!("{former} stepped down"),
-                    None => "nobody led".to_owned(),
+                let Some(former) = self.former() else {
+                    let message = "paused; nobody led".to_owned();
+                    let outcome = CommandOutcome::new(RequestResult::Done, message);
+                    return Some(outcome.after(at.since(self.sent)));
                 };
-                self.done(at, format!("paused; {how}"), None)
+                self.done(at, format!("paused; {former} stepped down"), None)
             }
             ActionKind::Resume if paused => {
                 let by = self.author(lease, &ActionKind::Pause);

@@ -51,7 +51,7 @@ function openDetails(name) {
   for (const id of ["facts", "candidates"]) byId(id).replaceChildren();
   hideSections();
   renderProblem();
-  history.replaceState(null, "", `#${encodeURIComponent(name)}`); // A link to this document.
+  renderAddress(encodeURIComponent(name));
   if (!dialog.open) dialog.showModal();
   loadDetails();
 }
@@ -348,7 +348,7 @@ async function act(button) {
 }
 
 dialog.addEventListener("close", () => {
-  history.replaceState(null, "", location.pathname);
+  renderAddress("");
   openLinked();
 });
 byId("actions").addEventListener("submit", (event) => event.preventDefault());

@@ -5,6 +5,7 @@ const CONTACT_MAX_MS = 6000; // Three heartbeats.
 const RETRY_MS = 1000;
 const TICK_MS = 200; // Update interval of the times since renewals.
 const OVERSCAN = 8; // Number of rows drawn above and below the visible rows.
+const ALL_MAX = 300; // The browser's own search finds all rows of a list up to this length.
 const OUTAGE_SHOWN_MS = 900_000; // A past outage remains on the page for this time.
 const GROUPS = { attention: "Attention", lease: "Leases", lock: "Locks", foreign: "Other documents" };
 // The filter of each summary button.
@@ -20,6 +21,8 @@ const ONLY = {
 const known = new Map(); // Maps each name to { doc, at, text }.
 let stale = null; // Names that were not yet received again after a reset.
 let order = []; // Names as shown, and the headings of groups.
+let isUpdated = false; // True if the order has changed since the rows were drawn.
+let areOthersOpen = false; // True if the rows of other documents are shown.
 let tops = [0]; // Offset of each row, and of the end, from the first row in pixels.
 let isOrderOld = true;
 let isComplete = false; // True once this page has received the whole collection.
@@ -111,6 +114,8 @@ function isShown(entry, words, kind, now) {
 
 function arrange() {
   isOrderOld = false;
+  isUpdated = true;
+  renderAddress(location.hash.slice(1).split("?")[0]);
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = byId("kind").value;
   const now = shownNow();
@@ -132,7 +137,8 @@ function arrange() {
     const sign = orderOf(group).descending ? -1 : 1;
     values.sort((a, b) => sign * compare(a[0], b[0]) || collator.compare(a[1], b[1]));
     // MongoDB names cannot contain a zero byte.
-    if (filled.length > 1) order.push(`\0${GROUPS[group]} (${values.length})`);
+    if (filled.length > 1 || group === "foreign") order.push(`\0${GROUPS[group]} (${values.length})`);
+    if (group === "foreign" && !areOthersOpen && !words.length) continue;
     for (const [, name] of values) order.push(name);
   }
   measure();
@@ -202,9 +208,10 @@ function renderRows() {
   const top = -byId("above").getBoundingClientRect().top;
   const below = (edge) => tops.findIndex((place) => place > edge);
   const found = below(top);
-  const first = Math.max(0, (found < 0 ? order.length : found - 1) - OVERSCAN);
+  const seen = Math.max(0, (found < 0 ? order.length : found - 1) - OVERSCAN);
   const end = below(top + innerHeight);
-  const last = Math.min(order.length, (end < 0 ? order.length : end) + OVERSCAN);
+  const unseen = Math.min(order.length, (end < 0 ? order.length : end) + OVERSCAN);
+  const [first, last] = order.length > ALL_MAX ? [seen, unseen] : [0, order.length];
   const names = order.slice(first, last);
   const wanted = new Set(names);
   for (const [name, row] of rows) {
@@ -216,13 +223,16 @@ function renderRows() {
   let next = body.firstChild;
   names.forEach((name, index) => {
     let row = rows.get(name);
+    const isDue = isUpdated || !row || first + index >= seen && first + index < unseen;
     if (!row) rows.set(name, (row = makeRow(name)));
     if (row === next) next = next.nextSibling;
     else body.insertBefore(row, next);
     const place = String(first + index + 2);
     if (row.getAttribute("aria-rowindex") !== place) row.setAttribute("aria-rowindex", place);
-    if (name[0] !== "\0") renderRow(row, name, now);
+    if (name[0] === "\0") row.querySelector("button")?.setAttribute("aria-expanded", String(order.at(-1) !== name));
+    else if (isDue) renderRow(row, name, now);
   });
+  isUpdated = false;
   space("above", tops[first]);
   space("below", tops[order.length] - tops[last]);
 }
@@ -258,7 +268,7 @@ function searched(doc) {
 
 // Opens the details of the document in the page's URL.
 function openLinked() {
-  let name = location.hash.slice(1);
+  let [name] = location.hash.slice(1).split("?");
   try {
     name = decodeURIComponent(name);
   } catch {
@@ -397,7 +407,34 @@ byId("summary").addEventListener("click", (event) => {
   isOrderOld = true;
   render();
 });
+
+// The fragment of the address contains the name of the open document, the filters and the order, so
+// that a link or a reload shows them again, even after a login.
+const DEFAULTS = { search: "", kind: "", hours: "6", only: "", sort: "name" };
+function renderAddress(name) {
+  const values = { only, sort: (sort.descending ? "-" : "") + sort.key };
+  for (const id of ["search", "kind", "hours"]) values[id] = byId(id).value;
+  const query = new URLSearchParams(Object.entries(values).filter(([key, value]) => value !== DEFAULTS[key]));
+  const fragment = name || query.size ? `#${name}${query.size ? `?${query}` : ""}` : "";
+  if (location.hash !== fragment) history.replaceState(null, "", fragment || location.pathname);
+}
+
+function readAddress() {
+  const [, query] = location.hash.split("?");
+  if (!query) return;
+  const values = { ...DEFAULTS, ...Object.fromEntries(new URLSearchParams(query)) };
+  for (const id of ["search", "kind", "hours"]) {
+    byId(id).value = values[id];
+    if (byId(id).selectedIndex === -1) byId(id).value = DEFAULTS[id];
+  }
+  only = Object.hasOwn(ONLY, values.only) ? values.only : "";
+  const key = values.sort.replace("-", "");
+  if (document.querySelector(`th[data-sort="${CSS.escape(key)}"]`)) sortBy(key, values.sort[0] === "-");
+  showHours();
+}
+
 function showHours() {
+  isOrderOld = true;
   const hours = byId("hours").value;
   setText(byId("span"), hours === "1" ? "Last hour" : `Last ${hours} hours`);
   render();
@@ -406,24 +443,16 @@ function showHours() {
 
 byId("hours").addEventListener("input", showHours);
 
-// A reload keeps the filters and the order.
-addEventListener("pagehide", () => {
-  const values = ["search", "kind", "hours"].map((id) => [id, byId(id).value]);
-  sessionStorage.setItem("leasehold", JSON.stringify({ only, sort, values }));
-});
-const kept = JSON.parse(sessionStorage.getItem("leasehold"));
-if (kept) {
-  only = kept.only;
-  for (const [id, value] of kept.values) byId(id).value = value;
-  sortBy(kept.sort.key, kept.sort.descending);
-  showHours();
-}
+readAddress();
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || dialog.open || event.target.matches("input, select")) return;
   event.preventDefault();
   byId("search").focus();
 });
-addEventListener("hashchange", openLinked);
+addEventListener("hashchange", () => {
+  readAddress();
+  openLinked();
+});
 addEventListener("scroll", render, { passive: true });
 addEventListener("resize", () => {
   isOrderOld = true; // The heights of the rows have changed.

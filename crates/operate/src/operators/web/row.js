@@ -8,6 +8,16 @@ function makeRow(name) {
     const cell = element("td", name.slice(1));
     cell.colSpan = 8;
     cell.setAttribute("role", "cell");
+    if (name.startsWith(`\0${GROUPS.foreign}`)) {
+      const button = element("button", name.slice(1));
+      button.type = "button";
+      button.addEventListener("click", () => {
+        areOthersOpen = !areOthersOpen;
+        isOrderOld = true;
+        render();
+      });
+      cell.replaceChildren(button);
+    }
     row.className = "group";
     row.append(cell);
     return row;

@@ -150,7 +150,7 @@ const isAlarming = (doc, at, now) => isGone(state(doc, at, now)) || isUnclaimed(
 function needsAttention(doc, at, now) {
   const found = state(doc, at, now);
   if (doc.paused || doc.request || isUnclaimed(doc, at, now)) return true;
-  return ["late", "silent", "expired", "foreign"].includes(found);
+  return ["late", "silent", "expired"].includes(found);
 }
 
 function holderName(doc, now, shown) {
