@@ -1,7 +1,6 @@
 //! Goal: each fault fires its alert and no other alert. Method: `promtool` evaluates the rendered
 //! rules against the series in alerts.test.yaml. Another test checks that alerts.test.yaml contains
-//! two cases for each alert: one in which the alert fires, and one in which the alert does not
-//! fire.
+//! a case in which each alert fires and a case in which it does not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,8 +84,8 @@ fn without_aggregation_labels_a_moved_release_has_a_leader() {
     promtool(&[named], &tests(fires));
 }
 
-/// The default rules count leaders per namespace, so they would not count a pod and a host
-/// together: a host has no namespace.
+/// The default rules count leaders per namespace, and a host has no namespace. They would therefore
+/// count pods and hosts separately.
 #[test]
 fn without_aggregation_labels_leaders_in_a_pod_and_on_a_host_are_counted_together() {
     let expected = |name: &str, summary: &str, description: &str| {

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use crate::helm::{self, Objects, RELEASE};
 
-/// Time limit until a stored object takes effect. A policy usually takes effect within a moment,
-/// but a busy machine needs several seconds.
+/// Timeout for a stored object, such as a policy, to take effect. A busy machine needs seconds.
 pub(crate) use leasehold_testbed::wait::LONG as SOON;
 
 pub(crate) struct Installed {

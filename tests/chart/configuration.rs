@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
-/// Keys that the chart computes from its values, the pod's fields or its mount paths.
+/// Keys that the chart computes from values, fields of the pod, or mount paths.
 const SET_BY_THE_CHART: [&str; 14] = [
     "lease.name",
     "mongodb.uri",

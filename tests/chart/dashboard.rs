@@ -359,7 +359,7 @@ fn the_dashboard_of_a_release_opens_with_its_lease_selected() {
         chosen("stateful-set", &["fullnameOverride=\"web\""]),
         lease("shop.web")
     );
-    // An injector has no lease of its own, and a lock has no metrics.
+    // A release that only injects sidecars has no lease, and the lock of a CronJob has no metrics.
     assert_eq!(chosen("injector", &[]), None);
     assert_eq!(chosen("cron-job", &[]), None);
 }

@@ -215,7 +215,8 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
     patched.await.unwrap();
 }
 
-/// Returns the failures that the daemon's metrics report for one output, such as labels or Events.
+/// Returns the number of failures that the daemon's metrics report for `surface`, such as labels or
+/// Events.
 async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
     let lease = format!("{}.orders", installed.namespace);
     let series =

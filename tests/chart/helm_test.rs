@@ -1,7 +1,7 @@
 //! Goal: `helm test` queries every replica, and passes if exactly one replica leads and all
 //! replicas use one MongoDB collection. Method: checks the rendered test, runs its command against
-//! real daemons on a real replica set, and runs `helm test` on a real API server. This test itself
-//! marks the pod as finished, because there is no kubelet.
+//! real daemons on a real replica set, and runs `helm test` on a real API server. There is no
+//! kubelet, so the Rust test marks the pod as finished.
 
 use std::process::{Command, Output, Stdio};
 
@@ -125,7 +125,7 @@ fn a_name_that_is_invalid_for_a_service_is_replaced_for_the_test() {
     }
 }
 
-/// Helm deletes the test's objects before each test, so no other object of any release may have one
+/// Before each test, helm deletes the objects with these names, so other objects must not have any
 /// of these names. No name collides, because release names have at most 53 characters, and the
 /// suffixes of other objects are not hashes.
 #[test]

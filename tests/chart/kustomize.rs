@@ -172,7 +172,7 @@ fn a_kustomization_that_moves_no_object_keeps_the_rendered_account() {
     }
 }
 
-/// The documented usage, in which kustomize passes the overlay's namespace to helm.
+/// Tests the documented usage: kustomize passes the overlay's namespace to helm.
 #[test]
 fn each_overlay_that_passes_its_namespace_to_helm_has_its_own_lease() {
     for helm in ["helm", "helm3"] {

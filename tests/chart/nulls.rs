@@ -29,8 +29,8 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Null removes the default of these values: the replicas, which an autoscaler may set, and maps of
-/// Kubernetes objects.
+/// Values for which null removes the default: the replica count, which an autoscaler may set, and
+/// maps that the chart copies into Kubernetes objects.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",

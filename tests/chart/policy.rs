@@ -195,7 +195,7 @@ fn with_demote_others_a_leader_may_only_remove_the_label_of_others() {
     });
 }
 
-/// Returns the token's rights in the namespace, except the rights of every user.
+/// Returns the token's rights in the namespace, except the rights that every user has.
 pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
     let review = SelfSubjectRulesReview {

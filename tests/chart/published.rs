@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::cluster::render;
 use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
 
-/// Returns the path of the API server's schemas for a group and version.
 fn openapi_path(api_version: &str) -> String {
     match api_version.contains('/') {
         true => format!("/openapi/v3/apis/{api_version}"),

@@ -283,7 +283,7 @@ fn every_object_names_its_chart_and_version() {
         assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
         assert_eq!(labels["app.kubernetes.io/version"], version);
     }
-    // The pods do not have this label, because each new version of the chart would recreate them.
+    // If the pods had this label, each new version of the chart would recreate the pods.
     let everything = Objects::of("everything", &[]);
     let template = &everything.one("Deployment")["spec"]["template"];
     assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());

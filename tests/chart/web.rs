@@ -1,5 +1,5 @@
 //! Goal: the chart deploys the web page only on request, with its own database user and token.
-//! Objects for the workload's pods never apply to the page's pod. Method: parses helm's output.
+//! Selectors for the workload's pods never match the page's pod. Method: parses helm's output.
 
 use std::fs;
 
@@ -182,8 +182,8 @@ fn invalid_scheduling_fields_are_refused() {
     );
 }
 
-/// The page's pod keeps running while the workload has no replicas, so the selector must not match
-/// the page's pod.
+/// The page's pod keeps running while the workload has no replicas, so a selector that matched the
+/// page's pod would wait indefinitely.
 #[test]
 fn the_documented_wait_before_a_rollback_matches_only_pods_of_the_workload() {
     let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();

@@ -11,7 +11,7 @@ const LEAST: Duration = Duration::from_secs(10);
 const LEASE: &str = "--lease-duration=4s";
 const AT_LEAST: &str = "--at-least=10s";
 
-/// Runs a job that does nothing, as if on this host. The jobs of a host share their observations of
+/// Runs a job that does nothing on a simulated host. Jobs on one host share their observations of
 /// locks.
 fn run_on(host: &str, place: &Place, lock: &str, flags: &[&str]) -> Output {
     let directory = place.path(host);
@@ -58,7 +58,7 @@ fn the_minimum_hold_applies_to_a_killed_job_too() {
     let place = Place::new();
     let began = Instant::now();
     let killed = place.holder("killed", &[AT_LEAST, LEASE]);
-    // Kills the job. The job's guard and command then exit too.
+    // Kills the job, whose guard and command then exit too.
     killed.signal(Signal::KILL);
     let waited = place.run_empty("killed", &[LEASE]);
     waited.says(0, "removed an expired holder");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::job::{Place, eventually};
 
-/// With renewals every 1.5 s, the driver polls the servers instead of streaming their state.
+/// Renewals every 1.5 s make the driver poll the servers instead of streaming their state.
 const LEASE: &str = "--lease-duration=12s";
 
 /// Returns the last renewals of the holder and of the waiter, or `None` until both exist.

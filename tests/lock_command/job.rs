@@ -78,7 +78,7 @@ impl Place {
 
     /// Returns this place with another URI, such as the URI of a proxy.
     ///
-    /// Jobs read the file at startup, so the new URI applies only to jobs started later.
+    /// Jobs read the URI file at startup, so only jobs started later use the new URI.
     pub(crate) fn reached_by(self, uri: String) -> Self {
         std::fs::write(self.path("uri"), uri).unwrap();
         self
@@ -170,7 +170,8 @@ impl Place {
         self.start_empty(lock, flags).output()
     }
 
-    /// Returns once the job holds the lock. The job keeps the lock until the test ends the job.
+    /// Starts a job and waits until the job holds the lock. The job keeps the lock until the test
+    /// ends the job.
     pub(crate) fn holder(&self, lock: &str, flags: &[&str]) -> Job {
         let holds = format!("{}; exec sleep 1000", self.note("holds"));
         let job = self.start_under(lock, flags, &holds);

@@ -97,7 +97,7 @@ fn each_key_has_its_own_period() {
     });
 }
 
-/// A waiter learns that the holder has done the work only after it gets the lock.
+/// A waiter learns only after it gets the lock that the holder has already done the work.
 #[test]
 fn a_waiter_skips_what_the_holder_has_done() {
     let place = Place::new();

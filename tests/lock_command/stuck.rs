@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::job::{Job, Place, eventually, through};
 
-/// A process that its job cannot signal. Dropping this value kills the process.
+/// A process that the job cannot signal. Dropping this value kills the process.
 struct Foreign(u32);
 
 impl Drop for Foreign {

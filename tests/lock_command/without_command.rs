@@ -128,8 +128,8 @@ fn after_the_loss_of_the_lock_the_job_exits_76() {
     drop(input);
 }
 
-/// Starts a lock whose standard output is a full pipe. Returns the job, the reader of the pipe, and
-/// the job's standard input.
+/// Starts `leasehold lock` without a command, with a full pipe as standard output. Returns the job,
+/// the reader of the pipe, and the job's standard input.
 fn unread(place: &Place, flags: &[&str]) -> (Job, File, impl std::io::Write + use<>) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -230,8 +230,8 @@ fn between_attempts_a_job_exits_when_its_standard_input_closes() {
     assert_eq!(waiter.output().code, 64);
 }
 
-/// Starts a lock without a command, with `--report-exit-code`. Returns the job, its standard input
-/// and its standard output.
+/// Starts `leasehold lock` without a command, with `--report-exit-code`. Returns the job, its
+/// standard input and its standard output.
 fn reporting(
     place: &Place,
     flags: &[&str],

@@ -218,9 +218,9 @@ fn claim_in(document: &Document) -> Claim {
     Claim::from_bytes(id(holder.and_then(|holder| holder.get("claim"))))
 }
 
-/// A check failed because the replica set was disturbed, so the document must be checked again. A
-/// loaded machine can cause an election. If the server refuses a write because of its content,
-/// every attempt returns this error.
+/// Error of a check during which the replica set was disturbed, for example by an election on a
+/// busy machine. The check must then be repeated. If the server refuses a write because of its
+/// content, every attempt returns this error.
 struct Disturbed(Failure);
 
 struct Target {

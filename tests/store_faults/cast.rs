@@ -46,7 +46,7 @@ pub(crate) async fn ran(mut command: Command) -> Ran {
 }
 
 impl Ran {
-    /// The last line says why the command failed.
+    /// Returns the last line, which says why the command failed.
     pub(crate) fn last(&self) -> &str {
         self.error.lines().last().unwrap_or_default()
     }

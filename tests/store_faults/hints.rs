@@ -10,7 +10,6 @@ use mongodb::bson::{Document, doc};
 
 use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
 
-/// Renewals are so rare that a fast reaction can only come from a hint.
 const SLOW: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(120),
     renew_deadline: Duration::from_secs(100),

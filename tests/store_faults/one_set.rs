@@ -1,14 +1,14 @@
 //! Goal: no candidate leads if its connection string names servers of two deployments, because
-//! otherwise one candidate could lead on each. Method: combine two replica sets with equal names,
-//! two with different names, and a set with a copy of its data. The candidates have new status
-//! directories and use the primary that answers first.
+//! otherwise one candidate could lead on each. Method: name two servers in one string: from two
+//! replica sets with equal names, from two with different names, and from a set and a copy of its
+//! data. The candidates have new status directories and use the primary that answers first.
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
 
 use crate::cast::{FREE, ran};
 use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, throughout};
 
-/// A refusal is logged once, and then at growing intervals.
+/// Start of the log line of a refusal, which is logged once, and then at growing intervals.
 const REFUSED: &str = "MongoDB URI refused: ";
 
 fn string_of(servers: &[String], options: &str) -> String {

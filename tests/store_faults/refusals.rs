@@ -1,7 +1,7 @@
 //! Goal: for each MongoDB error, each role reports the name, the code and a remedy. A command exits
-//! with 69, not with 75, because 75 means that another process holds the lock. Everything recovers
-//! without a restart. Method: cause each error with a fail point, first for all calls, then only
-//! for writes, and check a leader, a follower, a holder, a waiter, and each command. The test
+//! with 69, not with 75, because 75 means that another process holds the lock. All processes
+//! recover without a restart. Method: cause each error with a fail point, first for all calls, then
+//! only for writes, and check a leader, a follower, a holder, a waiter, and each command. The test
 //! prints the results as a table.
 
 #![allow(clippy::print_stdout, reason = "the table is for humans")]

@@ -5,9 +5,8 @@
 //!
 //! With a change stream, the event arrives first, and the reason is `store_went_back`. Without a
 //! change stream, the next renewal comes first: the leader steps down with `rejected`, and reports
-//! `store_went_back` at the next read. If an earlier state of the leader's own claim is restored,
-//! the token is current. The leader then sees only a revision that the leader did not send
-//! (`duplicate`).
+//! `store_went_back` at the next read. If the restored document has the leader's current claim and
+//! token, the leader only sees a revision that it did not send (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};

@@ -11,8 +11,8 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 use crate::fixture::{LONG, stage_on};
 
-/// Shorter than the lease duration, because after a lease duration a follower reads even without an
-/// event.
+/// Maximum time until the follower shows the takeover. Shorter than the lease duration, because
+/// after a lease duration a follower reads even without an event.
 const SHOWN_WITHIN: Duration = Duration::from_secs(12);
 
 #[tokio::test]

@@ -134,7 +134,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this program again in new namespaces, so that no process, address or mount outlives it.
+/// Runs this program again in new namespaces, so that no process, address or mount outlives the
+/// run.
 fn outside() -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, for network namespaces");

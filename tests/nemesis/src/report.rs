@@ -30,7 +30,7 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// Longest time without work that began during or after this fault, if no other fault was
+    /// Longest gap in the work, if the gap began during or after this fault and no other fault was
     /// active.
     pub(crate) longest_gap: Duration,
 }
@@ -40,8 +40,8 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     pub(crate) overlaps: usize,
     pub(crate) after: BTreeMap<String, usize>,
-    /// Longest time without work that began during or after a fault, by kind of fault, if no other
-    /// fault was active.
+    /// By kind of fault, the longest gap in the work that began during or after the fault, if no
+    /// other fault was active.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
     counts
 }
 
-/// A fault during which no other fault was active, and the longest time without work that began
-/// during or after that fault.
+/// A fault during which no other fault was active, and the longest gap in the work that began
+/// during or after the fault.
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,

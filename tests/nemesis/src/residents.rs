@@ -1,7 +1,7 @@
 //! Processes that run throughout, and their resource usage over time: a leader and its guard, a
 //! follower, `leasehold web` with visitors, and a program that repeatedly acquires a lock.
 //!
-//! No fault kills these processes. These processes have their own lease, which outlasts most faults
+//! No fault kills these processes. Their lease has the default timings, so it outlasts most faults
 //! of the replica set.
 
 use std::collections::BTreeMap;

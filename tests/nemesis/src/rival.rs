@@ -1,5 +1,5 @@
-//! Runs other locks and elections under the same faults, to compare how often two of their holders
-//! overlap with leasehold's figures.
+//! Runs other locks and elections under the same faults, and counts how often their holders
+//! overlap, for comparison with leasehold.
 
 use std::path::{Path, PathBuf};
 

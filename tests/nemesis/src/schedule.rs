@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::world::World;
 
 const TOGETHER_MAX: usize = 3;
-/// Maximum number of draws. If no drawn fault has the requested name, the name does not exist.
+/// Maximum number of draws. If none of the drawn faults has the requested name, no fault has it.
 const DRAWS_MAX: usize = 10_000;
 /// In every round whose number is a multiple of this constant, several faults strike together.
 const TOGETHER_EVERY: usize = 3;
@@ -28,7 +28,7 @@ pub(crate) struct Struck {
     pub(crate) alone: bool,
 }
 
-/// A period without a leader that exceeded the bound.
+/// A period without a leader, longer than the bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaderless {
     pub(crate) after: Vec<Fault>,

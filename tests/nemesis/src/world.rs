@@ -281,8 +281,8 @@ impl World {
         targets[0] == targets[1] || targets.contains(&Target::Document)
     }
 
-    /// Returns the job loops of other designs that share the faults of the candidate or loop with
-    /// this number.
+    /// Returns the loops of other designs that suffer the same faults as candidate or loop
+    /// `number`.
     pub(crate) fn companions(&self, number: usize) -> impl Iterator<Item = &Jobs> {
         let same = move |(place, _): &(usize, &Jobs)| place % RIVAL_LOOPS == number % RIVAL_LOOPS;
         self.rivals
@@ -292,8 +292,7 @@ impl World {
             .map(|(_, jobs)| jobs)
     }
 
-    /// Returns the hosts of a candidate and of the job loops of other designs that share its
-    /// faults.
+    /// Returns the host of a candidate and the hosts of its [`companions`](Self::companions).
     pub(crate) fn hosts_alike(&self, candidate: usize) -> Vec<usize> {
         let companions = self.companions(candidate).map(Jobs::host);
         std::iter::once(candidate).chain(companions).collect()

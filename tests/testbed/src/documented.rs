@@ -21,10 +21,10 @@ pub fn code_block(part: &str, language: &str) -> String {
     block.unwrap_or_default().to_owned()
 }
 
-/// Builds a Go program in this directory, and returns its path; `None` without Go.
+/// Builds a Go program in this directory, and returns its path, or `None` if Go is not installed.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the program does not compile.
 pub fn go_program(source: &str, directory: &Path) -> Option<PathBuf> {
     if Command::new("go").arg("version").output().is_err() {
         skip("go is not installed");

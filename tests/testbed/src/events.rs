@@ -44,7 +44,7 @@ pub enum Item {
 pub struct Event {
     /// The id that a client sends to resume the stream after this event.
     pub id: String,
-    /// The interval at which to reconnect, in milliseconds, if the event sets one.
+    /// The reconnection delay in milliseconds, if the event sets one.
     pub retry: Option<u64>,
     /// The status in the event.
     pub data: Value,

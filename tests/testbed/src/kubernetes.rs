@@ -132,7 +132,6 @@ impl Kubernetes {
     /// Deletes a pod without a grace period.
     ///
     /// # Panics
-    ///
     /// If there is no such pod.
     pub async fn delete_pod(&self, namespace: &str, name: &str) {
         let pods: Api<Pod> = self.objects(namespace);

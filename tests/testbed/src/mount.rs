@@ -109,7 +109,7 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program that cannot read the boot id (EIO). In production, the cause may be EMFILE.
+/// Runs a program that cannot read the boot id (EIO). In production, the read may fail with EMFILE.
 /// Returns `None` and prints a message if this user may not mount.
 ///
 /// # Panics

@@ -40,7 +40,7 @@ pub fn alone(program: impl AsRef<OsStr>) -> Command {
 /// First port of the forwarder. Each route has its own port.
 const FORWARDER_PORT: u16 = 40_000;
 
-/// A host, by its number.
+/// A host in the simulated network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     /// The host of a member of the set.

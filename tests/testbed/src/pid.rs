@@ -7,7 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Sends a signal.
 ///
 /// # Panics
-///
 /// If there is no such process.
 pub fn signal(pid: u32, signal: Signal) {
     let number = i32::try_from(pid).expect("a process id");
@@ -41,7 +40,6 @@ pub fn state(pid: u32) -> Option<char> {
 /// Returns the parent of a process.
 ///
 /// # Panics
-///
 /// If there is no such process.
 pub fn parent(pid: u32) -> u32 {
     let fields = stat(pid).unwrap_or_else(|| panic!("process {pid} has ended"));

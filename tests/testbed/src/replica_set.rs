@@ -153,8 +153,8 @@ impl ReplicaSet {
     pub async fn primary_within(&self, deadline: Duration) -> Option<usize> {
         let end = Instant::now() + deadline;
         loop {
-            // A deposed primary may not have noticed the election yet, so the newest election
-            // counts.
+            // A deposed primary may not have noticed the election yet, so select the primary of the
+            // newest election.
             let hellos = self.hellos().await.into_iter().enumerate();
             let primaries = hellos.filter_map(|(index, hello)| {
                 let hello =

@@ -12,8 +12,8 @@ use crate::{Changes, report_violation};
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "LEASEHOLD_TRACE";
 
-/// Checks traces together, and compares each change in these [recordings](crate::Changes) with
-/// them. [`Checked::skipped`] lists comparisons that were not possible.
+/// Checks traces together, and compares them with each change in these
+/// [recordings](crate::Changes). [`Checked::skipped`] lists comparisons that were not possible.
 ///
 /// # Errors
 /// If there are violations. The error lists them.

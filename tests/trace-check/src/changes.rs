@@ -145,7 +145,7 @@ impl Recording {
         }
     }
 
-    /// Returns the number of changes that the recorder counted, if the file contains another
+    /// Returns the number of changes that the recorder counted, if the file contains a different
     /// number.
     pub(crate) fn miscounted(&self) -> Option<u64> {
         let read = u64::try_from(self.changes.len()).ok();

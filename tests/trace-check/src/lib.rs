@@ -4,8 +4,8 @@
 //!   receives the recorded inputs. The machine must return the recorded effects.
 //! - **Calls**: each store call was passed to the driver once, after the turn that requested it,
 //!   and was answered at most twice. A second answer must be late and follow "unknown".
-//! - **Transitions** (T2), if the documents' changes were recorded: one call explains each change,
-//!   and every applied call has its change.
+//! - **Transitions** (T2), if the documents' changes were recorded: exactly one call explains each
+//!   change, and every applied call has its change.
 //! - **Invariants** of the replayed machines' authority, for machines that share a clock: no two
 //!   claims have authority at the same time (I1; for locks, only if their modes exclude each
 //!   other), and the token grows with every acquisition (I3).
@@ -207,8 +207,8 @@ impl Checker {
     /// Checks all machines together, and returns the counts.
     ///
     /// # Errors
-    /// The violations, in the order of the lines. Of the violations that a single record shows,
-    /// only the first [`VIOLATIONS_MAX`] are kept.
+    /// The violations, in the order of the lines. Violations that a single record shows are limited
+    /// to the first [`VIOLATIONS_MAX`].
     pub fn finish(mut self) -> Result<Checked, Vec<Violation>> {
         let guards = guards::check(&self.guards, &self.authorities, self.some_untraced);
         self.violations.extend(guards);

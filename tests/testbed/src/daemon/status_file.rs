@@ -32,10 +32,10 @@ impl StatusFile {
         Some(self.status.as_ref().ok_or(&self.text))
     }
 
-    /// Reads the file of a daemon. Returns `None` if it does not exist.
+    /// Reads a daemon's file. Returns `None` if the file does not exist.
     ///
     /// # Panics
-    /// If the file is not JSON, because it must be replaced atomically.
+    /// If the file is not JSON, because the daemon must replace it atomically.
     pub(super) fn read_whole(&mut self, directory: &Path) -> Option<&Value> {
         let status = self.read(directory)?;
         Some(status.unwrap_or_else(|text| panic!("status.json is incomplete: {text}")))

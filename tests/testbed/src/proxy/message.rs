@@ -8,7 +8,7 @@ const MESSAGE_MAX_BYTES: usize = 48_000_000;
 /// operation code.
 const HEADER_BYTES: usize = 16;
 
-/// How a stream is divided into pieces.
+/// The pieces in which the proxy forwards a stream.
 #[derive(Debug)]
 pub(super) enum Framing {
     /// The proxy reads whole messages, so it also finds an address that is split across two reads.

@@ -236,7 +236,6 @@ fn millis(value: &Bson) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-/// Sets these fields, and removes fields whose value is null.
 fn overlay(reply: &mut Document, fields: &Document) {
     for (name, value) in fields {
         match value {

@@ -54,7 +54,7 @@ fn is_roll_call(before: &Stored, after: &Stored) -> bool {
 }
 
 /// True for a request, a pause or a raised token, each of which changes one of three fields. The
-/// revision and the holder stay unchanged. Commands record their action; scripts need not.
+/// revision and the holder stay unchanged. Commands record their action; scripts need not do so.
 fn is_request((old, before): (&Lease, &Stored), (new, after): (&Lease, &Stored)) -> bool {
     let mut fields = changed(before, after);
     fields.retain(|field| *field != "actions");

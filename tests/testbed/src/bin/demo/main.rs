@@ -30,8 +30,7 @@ const LOOK: Duration = Duration::from_secs(4);
 const FRAME: Duration = Duration::from_millis(2);
 /// Interval between redraws of the screen.
 const PICTURE: Duration = Duration::from_millis(100);
-/// Maximum catch-up time of a new primary. `leasehold check` warns of a replica set without a
-/// limit.
+/// Maximum catch-up time of a new primary. `leasehold check` warns if a replica set has no limit.
 const CATCH_UP: Duration = Duration::from_millis(200);
 /// Maximum wait for a leader, far above the lease duration.
 const LEADER_MAX: Duration = Duration::from_secs(30);
