@@ -95,7 +95,7 @@ fn short<S: Selection>(key: &Key) -> Option<&'static str> {
 /// A command's configuration, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
-    /// The layers.
+    /// The sources of the values.
     pub sources: Sources,
     selection: PhantomData<S>,
 }
@@ -111,7 +111,7 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // Builds may share files, so a build without Kubernetes also accepts its keys there.
+        // Other builds accept the keys of Kubernetes in files, but have no flags for them.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command
@@ -128,7 +128,7 @@ impl<S: Selection> FromArgMatches for Configuration<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let files = matches.get_many("config").into_iter().flatten();
         let flags = KEYS.iter().filter_map(|key| {
-            // Fails if this command does not define the flag.
+            // Reading a flag fails if this command does not define the flag.
             let given = matches.try_get_one::<String>(&key.path()).ok()??;
             Some((key, given.clone()))
         });

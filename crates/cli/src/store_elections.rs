@@ -19,7 +19,7 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// Computes the sum for these timings and settings of a replica set.
+    /// Computes the needed `renew_deadline` from these timings and the replica set's settings.
     pub fn of(timings: &Timings, settings: &FailoverSettings) -> Self {
         let noticed = settings.noticed_after();
         let gap = election_gap(noticed);
@@ -45,7 +45,7 @@ impl Needed {
         }
     }
 
-    /// Returns the remedy if `suffices` is false.
+    /// Returns advice for the case that `suffices` is false.
     pub fn remedy(&self) -> String {
         format!(
             "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",

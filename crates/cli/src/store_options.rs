@@ -1,4 +1,4 @@
-//! Translates the configuration to the options of the library and of a supervised command.
+//! Translates the configuration into options of the library and of a supervised command.
 
 use std::sync::Arc;
 

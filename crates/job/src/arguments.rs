@@ -180,7 +180,6 @@ fn work_key(text: &str) -> Result<WorkKey, String> {
     WorkKey::new(text).map_err(expected)
 }
 
-/// Parses `--wait`. A bare number is in seconds, as in flock(1).
 fn seconds_or_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok();
     match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {

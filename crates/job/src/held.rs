@@ -28,7 +28,7 @@ use leasehold_supervisor::command::{
 /// Maximum time that the exit waits for the release. Without a release, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// Like [`RELEASE_MAX`], after a loss. Short, because a script notices the loss when we exit.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss from our exit.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -69,7 +69,7 @@ impl Work<'_> {
                 biased;
                 terms = renewed(&mut status, timings), if !command.is_lost() => match terms {
                     Some(terms) => {
-                        // On failure, inner commands keep the previous deadline.
+                        // If the write fails, inner commands keep the previous deadline.
                         let _ = deadline.set(terms.valid_until);
                         command.extend(terms);
                     }
@@ -89,7 +89,7 @@ impl Work<'_> {
                 },
                 number = relays.next() => command.signal(number),
                 event = command.next() => match event {
-                    // Descendants of the command keep the lock.
+                    // The lock is held until the command's descendants have ended too.
                     CommandEvent::Started { .. } | CommandEvent::Exited => {}
                     CommandEvent::Stuck => {
                         error!(
@@ -151,7 +151,7 @@ impl Work<'_> {
         let records = success && args.once_per().is_some();
         let success = |text| if records { text } else { "" };
         match end {
-            // The loss was reported when it was noticed.
+            // The loss was already reported.
             Some(LockEnd::Lost(_)) | None if was_lost => {
                 if records {
                     warn!(%lock, token, "command ended after the lock was lost; its success is not recorded");
@@ -265,7 +265,7 @@ fn never_began(finished: &SupervisedEnd, stopped: bool) -> bool {
     finished.ended.end == CommandEnd::Refused && !stopped && !finished.killed
 }
 
-/// Keeps the slot of an outer lock in the environment if this lock has no slots.
+/// A lock without slots leaves the slot variable of an outer lock unchanged.
 fn variables(lock: &ResourceName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
@@ -385,7 +385,7 @@ mod tests {
         assert!(never_began(&finished(CommandEnd::Refused, false), false));
         assert!(!never_began(&finished(CommandEnd::Refused, true), false));
         assert!(!never_began(&finished(CommandEnd::Refused, false), true));
-        // Commands that may have run for a moment, or that cannot run.
+        // The command may have run for a moment, or cannot run at all.
         for end in [
             CommandEnd::Signalled(9),
             CommandEnd::Unknown,

@@ -68,7 +68,7 @@ impl Held {
         })
     }
 
-    /// `None` if the holder is not an ancestor, or the deadline at its guard is unreadable.
+    /// Returns true until the deadline; `None` if the holder or its deadline cannot be found.
     pub(super) fn is_valid(&self) -> Option<bool> {
         lies_ahead(self.guard()?)
     }
@@ -107,7 +107,7 @@ impl Inherited {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
-        // A process without access to the deadline waits like any other contender.
+        // A process that cannot read the deadline waits like any other contender.
         let trusted = |held: &&Held| held.is_valid().is_some();
         self.0.iter().filter(named).find(trusted)
     }
@@ -140,7 +140,6 @@ pub(super) fn store(config: &MongoConfig) -> String {
 }
 
 const DEADLINE_NAME: &str = "leasehold-deadline";
-/// Prefix of the /proc/PID/fd link to the memfd.
 const DEADLINE_TARGET: &[u8] = b"/memfd:leasehold-deadline";
 
 #[derive(Debug)]
@@ -153,7 +152,7 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// The deadline is zero after a loss. Only the first call can fail, if memory is exhausted.
+    /// Writes the deadline, or zero after a loss. Only the first call can fail (memory exhausted).
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

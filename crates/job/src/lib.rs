@@ -168,7 +168,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // Sets the grace here, because the first terms may be provisional and then include no grace.
+    // The grace is set here, because the first terms may be provisional and then lack it.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

@@ -40,7 +40,7 @@ impl JobMessages {
         }
     }
 
-    /// Expected if several hosts start a job that should run on one of them.
+    /// Reports that others hold the lock or did the work: normal if several hosts start one job.
     pub(super) fn left_to_others(&self, what: &str) {
         match (self.quiet, self.json) {
             (true, _) => {}

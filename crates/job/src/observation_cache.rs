@@ -1,8 +1,8 @@
 //! Saves observations of other holders and waiters for the next `leasehold lock`.
 //!
-//! An entry expires once an observer has seen no change for the entry's lease duration. Under brisk
-//! traffic no job runs that long, so each job saves when it first saw each entry in its current
-//! state. Times are on the boot clock, which all jobs share.
+//! An entry expires once an observer has seen no change for the entry's lease duration. Most jobs
+//! end sooner, so each job saves when it first saw the current state of each entry. Times are on
+//! the boot clock, which all jobs share.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -21,7 +21,6 @@ use leasehold_host::sink::Sink;
 use leasehold_mongodb::locker::Locker;
 
 const RELEASED: &str = "released";
-/// Printed for a lock with a minimum hold, which others cannot acquire yet.
 const KEPT: &str = "released; others can acquire it after the minimum hold (--at-least)";
 const LOST: &str = "lost; another process may hold it now: stop the work under the lock";
 const RENEWED_AGAIN: &str = "held; MongoDB answers again";
@@ -33,7 +32,7 @@ const UNREAD_POLL: Duration = Duration::from_millis(20);
 
 enum Over {
     Closed,
-    /// Standard input stayed open until a second stop signal, or for `workload.stop_grace`.
+    /// Standard input is still open at a second stop signal, or after `workload.stop_grace`.
     StillOpen,
     Lost,
 }
@@ -46,7 +45,7 @@ impl Work<'_> {
         stops: &mut Stops,
     ) -> Exit {
         if let Err(exit) = self.announce(&locker, stops).await {
-            // The program was not notified that the lock is held.
+            // The program does not know of the lock yet, so releasing the lock is safe.
             locker.withdraw(RELEASE_MAX).await;
             return exit;
         }
@@ -86,7 +85,7 @@ impl Work<'_> {
         }
     }
 
-    /// Reports the acquisition to the program. Fails with the exit result of this process.
+    /// Reports the acquisition to the program. On failure, returns how this process must exit.
     async fn announce(&self, locker: &Locker, stops: &mut Stops) -> Result<(), Exit> {
         let line = match io::stdin().is_terminal() && io::stdout().is_terminal() {
             // Only a program needs the line. A person reads the message on standard error.

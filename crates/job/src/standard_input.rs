@@ -20,7 +20,7 @@ const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
-/// A background job's first read would stop it, and the lock would expire.
+/// Reading standard input would stop a background job, and the lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in the foreground";
 
 /// Returns the reason if standard input cannot hold a lock.

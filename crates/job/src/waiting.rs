@@ -27,8 +27,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum wait for the first response of MongoDB, which shows if the lock is free.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
-/// If the wait is unlimited, how many lease durations to wait for an unresponsive MongoDB. The
-/// limit far exceeds an election or a restart, but ends jobs that cron would otherwise accumulate.
+/// With an unlimited wait, a job gives up after MongoDB was unresponsive for this many lease
+/// durations. The limit exceeds any election or restart, but keeps cron jobs from piling up.
 const SILENCE_MAX_LEASES: u32 = 10;
 /// Minimum wait of a new attempt after the lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
@@ -43,7 +43,7 @@ pub(super) struct WaitLimits {
 }
 
 impl WaitLimits {
-    /// Reduces the wait, but leaves enough for another attempt.
+    /// Subtracts this time from the wait, but leaves enough for another attempt.
     pub(super) fn spend(&mut self, time: Duration) {
         if let Some(wait) = self.wait.as_mut().filter(|wait| !wait.is_zero()) {
             *wait = wait.saturating_sub(time).max(LEFT_MIN);
@@ -177,7 +177,7 @@ impl<'a> LockAttempt<'a> {
 
     /// Gives up after the wait, unless the lock was granted at the last moment.
     async fn give_up(&self, locker: &mut Locker, last: &LockStatus, began: BootTime) -> Waited {
-        // The exit code reports a conflict only for another holder or a full queue.
+        // The exit code reports a conflict only if another holder or a full queue is in the way.
         if !locker.is_kept_by_others(last) {
             let why = locker.failure().map(|failure| failure.to_string());
             let why = why.unwrap_or_else(|| match last.store_reached {
@@ -251,7 +251,7 @@ impl<'a> LockAttempt<'a> {
         if messages.quiet {
             return;
         }
-        // If the lock is free but has a minimum hold, the contender waits only for its own write.
+        // At the head of the queue of a free lock, a contender waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
         let Some(whom) = whom else { return };
         self.reported.announced.store(true, Ordering::Relaxed);

@@ -99,9 +99,8 @@ impl Access {
     /// their disk hangs. Dropping the client closes its connection: a reused connection may be
     /// half-open and delay a demotion until a timeout.
     ///
-    /// kube's own client logs the text of every error, retries, and does not limit the size of an
-    /// answer. The plugins, YAML and JSONPath of kube's client would make up a fifth of the
-    /// program.
+    /// kube's own client logs the text of every error, retries, and reads answers of any size. Its
+    /// plugins, YAML and JSONPath would make up a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();
@@ -119,7 +118,7 @@ impl Access {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         });
-        // kube's layer requires the common error type.
+        // kube's layer requires `BoxError`.
         let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
         let server = self.server.parse().expect("the URL was parsed before");
         let config = Config::new(server);
@@ -158,7 +157,7 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a CA certificate"))?;
         }
-        // The builder refuses empty roots. The driver may have installed another default provider.
+        // Explicit, because the driver may have installed a different default provider.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))

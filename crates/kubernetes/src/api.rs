@@ -148,7 +148,7 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The status reports success, so a truncated body is ignored. An empty body is not a list.
+        // A truncated body is ignored, because the status already reports success.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }

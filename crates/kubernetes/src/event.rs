@@ -6,17 +6,15 @@ const RENEWAL_FAILING: &str = "RenewalFailing";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodEvent {
-    /// In CamelCase, as the API conventions require.
     pub(super) reason: &'static str,
     pub(super) action: &'static str,
-    /// True for type `Warning`, false for `Normal`.
     pub(super) warning: bool,
     /// At most 1024 bytes; names and identities have at most 253.
     pub(super) note: String,
 }
 
 impl PodEvent {
-    /// `why` must be equal for equal failures, because only equal Events are counted.
+    /// Equal failures must have an equal `why`, because only equal Events are counted together.
     pub(super) fn of_failed_renewal(lease: &ResourceName, why: &str) -> Self {
         Self {
             reason: RENEWAL_FAILING,

@@ -104,8 +104,8 @@ impl Examiner {
         self.send(request).await.map(drop)
     }
 
-    /// Tries to annotate the pod, as a dry run. The chart's admission policy and a missing right
-    /// cause [`Refusal::Policy`], so call [`Examiner::grants`] first.
+    /// Tries to annotate the pod, as a dry run. Call [`Examiner::grants`] first, because a missing
+    /// right and the chart's admission policy both cause [`Refusal::Policy`].
     pub async fn try_more_than_the_label(&self) -> Result<(), Refusal> {
         let request = self.requests.annotation_dry_run();
         self.send(request).await.map(drop)
@@ -167,8 +167,8 @@ enum GrantedChange {
     Unrestricted,
 }
 
-/// Examines at most [`ATTEMPTS`] times with the right to patch, until a policy restricts the token.
-/// Returns false if the API server accepted the last attempt; `None` without an answer.
+/// Waits for the right to patch pods, then makes at most [`ATTEMPTS`] dry runs. Returns true once a
+/// policy restricts the token, false if the last dry run was accepted, `None` if it failed.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

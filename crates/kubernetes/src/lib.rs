@@ -166,8 +166,7 @@ impl Tasks {
         (name, error)
     }
 
-    /// Checks in the background that an admission policy restricts this pod's token. Logs an error
-    /// if not.
+    /// In the background, logs an error unless an admission policy restricts this pod's token.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

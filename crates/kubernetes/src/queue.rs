@@ -12,7 +12,7 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// A change of leadership causes two Events, and reporting an Event may take 15 s.
+/// Maximum number of waiting Events. A change of leader causes two; reporting one may take 15 s.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;
@@ -118,8 +118,7 @@ impl KnownEvents {
         }
     }
 
-    /// In a full queue, the Event may replace a repeating Event. Returns false if an Event was
-    /// dropped.
+    /// May replace a repeating Event in a full queue. Returns false if an Event was dropped.
     fn offer(&mut self, event: PodEvent, wall: SystemTime, now: BootTime) -> bool {
         if self.closed {
             return false;

@@ -1,5 +1,5 @@
-//! Decides from the current status when to write the label, and which value (level-triggered). If a
-//! write's outcome is unknown, repeats the label until that write can no longer take effect.
+//! Decides when to write the label, and which value, from the current status (level-triggered). If
+//! a write's outcome is unknown, writes again until that write can no longer take effect.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use leasehold_core::election::{BootTime, Status};
 
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Timeout for a write in flight whose value is outdated. A demotion behind a hanging promotion is
-/// then sent within the 250 ms of a step-down. A healthy API server takes 3 ms.
+/// Timeout for a write in flight whose value is outdated. A step-down waits 250 ms for the label,
+/// so a demotion must soon replace a hanging promotion. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
 /// How long an abandoned write may still take effect. The API server ends a request after 60 s.
@@ -77,7 +77,6 @@ pub(super) enum LabelStep {
 pub(super) struct Reconciler {
     repair_interval: Duration,
     state: LabelState,
-    /// Send time of the last acknowledged write.
     written_at: BootTime,
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
@@ -136,7 +135,7 @@ impl Reconciler {
     fn due(&self, wanted: Label) -> BootTime {
         let demotes = wanted == Label::Follower && self.demotion_owed;
         match self.retry {
-            // One attempt despite a pause, because the process may exit after the step-down.
+            // Tries once despite a pause, because the process may exit after the step-down.
             Some(_) if demotes => return BootTime::default(),
             Some(retry) if retry.asked_for || retry.label == wanted => return retry.at,
             Some(_) | None => {}

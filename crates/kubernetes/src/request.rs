@@ -140,7 +140,7 @@ impl Requests {
             .expect("names were checked")
     }
 
-    /// Parses a list of pods, without this pod. `None` if the list is invalid.
+    /// Parses a list of pods and omits this pod. Returns `None` if the list is invalid.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
         struct Item {

@@ -1,4 +1,4 @@
-//! While this candidate leads, removes stale `leader` labels, as from pods on a lost node.
+//! While this candidate leads, removes stale `leader` labels, for example from pods on a lost node.
 
 use std::io;
 use std::sync::Arc;
@@ -28,8 +28,7 @@ pub(super) struct StaleLabels {
     rounds: Rounds,
 }
 
-/// Schedules a round at the start of leadership, and a round when the predecessor's last request
-/// can no longer take effect.
+/// Schedules a round when leadership starts, and when the predecessor's requests have expired.
 #[derive(Debug, Default)]
 struct Rounds {
     token: Option<Token>,

@@ -92,7 +92,7 @@ async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     waited.unwrap_or_else(|_| panic!("not so: {what}"))
 }
 
-/// A log that records with each line if the label is in sync.
+/// A log that records, for each line, whether the label is in sync.
 #[derive(Clone)]
 struct Witness {
     metrics: Metrics,

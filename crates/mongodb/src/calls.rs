@@ -1,5 +1,5 @@
-//! Makes store calls. The number of calls is bounded, and a call is never dropped. The outcome of a
-//! call that times out counts as unknown; the true outcome is reported when it arrives.
+//! Makes store calls. The number of calls is bounded. A call that times out is not dropped: its
+//! outcome first counts as unknown, and the true outcome is reported later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use leasehold_clock::duration::shown;
 use leasehold_core::election::{CallId, Outcome};
 
 /// Maximum number of calls in the driver, including calls that timed out. Further calls fail
-/// without being sent. At the defaults, a connection that hangs for a minute holds fifteen calls.
+/// without being sent. At the defaults, a hanging connection holds fifteen calls after a minute.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.

@@ -36,8 +36,7 @@ pub struct ElectorOptions {
     pub workload_ends_first: bool,
     /// Priority of the candidate. Candidates with a higher priority are preferred as the standby.
     pub priority: u32,
-    /// Minimum time of leadership before a handoff to a standby of higher priority. `None` disables
-    /// this handoff.
+    /// Minimum time of leadership before a handoff to a standby of higher priority, if enabled.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,
@@ -107,7 +106,7 @@ impl ElectorBuilder {
     }
 
     /// Creates a candidate whose surfaces run its workload. The surfaces apply
-    /// [`Surfaces::workload`] and send [`Input::WorkloadGone`] when the workload has exited.
+    /// [`Surfaces::workload`], and send [`Input::WorkloadGone`] when the workload has exited.
     pub fn supervising(options: ElectorOptions) -> Self {
         Self::with(options, true)
     }

@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// Records its inputs. Each turn has one effect: true if the input was `ABANDONED`.
+    /// Records its inputs. Each turn has one effect, which is true if the input was `ABANDONED`.
     #[derive(Default)]
     struct Recorder {
         inputs: Vec<&'static str>,

@@ -39,8 +39,7 @@ pub struct LockerOptions {
     pub mode: LockMode,
     /// Minimum time to hold the lock, even if the work ends or the process dies.
     pub min_hold: MinHold,
-    /// Skips work that succeeded recently ([`End::Skipped`]), and records success. Exclusive locks
-    /// only.
+    /// For exclusive locks: skips work that succeeded recently ([`End::Skipped`]); records success.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
@@ -205,8 +204,7 @@ fn with_slots(has: u32) -> String {
 /// A running contender for one lock. If the runtime still runs, dropping the handle leaves the
 /// queue or releases the lock.
 ///
-/// Authority can end at any instant, so call [`Locker::authority`] right before each external
-/// effect.
+/// Authority can end at any instant, so call [`Locker::authority`] before each external effect.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the queue or releases the lock"]
 pub struct Locker {

@@ -214,8 +214,8 @@ impl StoreInfo {
     }
 }
 
-/// Explains that a document is not a `wanted` (lease or lock) of this version, with the remedy. If
-/// an operator then renamed the lease for only one replica, two replicas would lead.
+/// Explains that a document is not a `wanted` (lease or lock) of this version. Suggests no new name
+/// for a newer or damaged document, because two replicas would lead if only one got it.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

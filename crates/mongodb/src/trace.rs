@@ -86,7 +86,7 @@ impl MachineTrace {
         }
     }
 
-    /// Writes that a state machine was created for a document.
+    /// Writes the record of a new state machine, with the name of its document.
     pub fn started(
         &mut self,
         (kind, document): (Kind, String),
@@ -147,7 +147,6 @@ impl MachineTrace {
         });
     }
 
-    /// Writes the record that `event` builds, if a trace file is open.
     fn event<O: Serialize, I: Serialize, E: Serialize>(
         &mut self,
         event: impl FnOnce() -> Event<O, I, E>,

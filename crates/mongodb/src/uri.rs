@@ -181,7 +181,7 @@ impl ConnectionUri {
             let notices = options.notices;
             Ok(Self { driver, notices })
         });
-        // A password that contains a question mark looks like options.
+        // An `@` in the options usually ends a password that contains a question mark.
         parsed.map_err(|problem| match query.contains('@') {
             true => UriProblem::Malformed,
             false => problem,

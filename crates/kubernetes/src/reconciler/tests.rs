@@ -45,8 +45,8 @@ fn assert_writes(reconciler: &mut Reconciler, label: Label, now: BootTime) {
     assert_eq!(reconciler.step(label, now), LabelStep::Write(label));
 }
 
-/// Fails eight writes with this error. Returns the waits between them in milliseconds, and the time
-/// of the next write.
+/// Fails eight writes with this error. Returns the wait after each write in milliseconds, and the
+/// time of the next write.
 fn waits(reconciler: &mut Reconciler, error: &ApiError) -> ([u128; 8], BootTime) {
     let mut now = at(0.0);
     let waits = [(); 8].map(|()| {
@@ -272,7 +272,7 @@ fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
         at(61.0)
     );
 
-    // A demotion is due even if, because of the pause, the label never said leader.
+    // A demotion is due even if the pause kept the label from ever saying leader.
     assert_eq!(
         next_write(&mut reconciler, Label::Leader, at(2.0)),
         at(61.0)

@@ -109,7 +109,7 @@ async fn after_losing_the_lease_no_further_pod_is_patched() {
     };
     let (others, asked) = others(receiver, Box::new(answers));
     others.round(token()).await.unwrap();
-    // In the meantime, b may have become the leader.
+    // Pod b was not patched, because b may have become the leader in the meantime.
     assert_eq!(*asked.lock().unwrap(), ["GET shop", "PATCH a"]);
 }
 

@@ -12,14 +12,14 @@ use leasehold_core::election::{
     Status, Token, Transition, Watch,
 };
 
-/// Callbacks from a candidate, after the status channel was updated. Callbacks that safety depends
-/// on have no default.
+/// Callbacks from a candidate, made after the status channel was updated. Safety depends on the
+/// callbacks that have no default.
 pub trait Surfaces: Send + 'static {
     /// Returns a receiver that yields `true` once every file shows the newest status. It yields
     /// `false` if a file with a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Returns a receiver that completes once the pod's label no longer says leader, or after a
-    /// maximum wait. `None` if there is no label. Called after [`Surfaces::flush`].
+    /// maximum wait; `None` if the pod has no label. Called after [`Surfaces::flush`].
     fn label_demoted(&mut self) -> Option<oneshot::Receiver<()>> {
         None
     }

@@ -239,7 +239,7 @@ impl LockGuard {
         loss.unwrap_or(Loss::Deadline)
     }
 
-    /// Updates one of your documents with [`fenced::update_one`] if this exclusive lock is currently held.
+    /// Updates one of your documents with [`fenced::update_one`] if this exclusive lock is held.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -254,8 +254,8 @@ impl LockGuard {
         fenced::update_one(collection, matching, change, &fence).await
     }
 
-    /// Releases the lock after its work has ended. Waits until MongoDB acknowledges the release.
-    /// Fails if the lock was already lost, or if MongoDB does not acknowledge for a lease duration.
+    /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
+    /// release. Fails if the lock was lost, or without an acknowledgement for a lease duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await

@@ -13,8 +13,7 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 pub struct StoreHealth {
     /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. A successful read does not clear this field, because a server may refuse
-    /// only writes.
+    /// The failing writes. Successful reads do not clear them, as a server may refuse only writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -53,7 +52,7 @@ impl StoreHealth {
         match notice {
             LockNotice::QueueFull => {
                 self.queue_full = true;
-                // The join was rejected because of the document that was just read.
+                // The join failed because the queue is full, not because writes fail.
                 self.writes = None;
             }
             LockNotice::PlaceLost => self.queue_full = false,
@@ -62,14 +61,15 @@ impl StoreHealth {
         }
     }
 
-    /// True for a write that matched no document after refused writes. Like a read, the write then
-    /// does not prove that writes succeed.
+    /// True if this call matched no document after earlier writes were refused. Such a call does
+    /// not prove that writes succeed.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// A contender in the queue continues, because an operator may be replacing its credentials.
+    /// Returns the failure that ends the attempt. A contender in the queue goes on waiting instead,
+    /// because an operator may be replacing its credentials.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         let mut newest = self.failing().map(|failing| &failing.newest);
@@ -248,7 +248,7 @@ mod tests {
         health.now(&answered(Some(Failure::no_answer(Duration::ZERO))));
         health.now(&rejected());
         assert!(!health.failed());
-        // The notice shows that the document was read.
+        // The notice proves that the document was read.
         health.now(&answered(Some(Failure::new(
             "MongoDB refused the write",
             "",

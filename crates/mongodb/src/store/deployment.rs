@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// A deployment, as its servers describe it. Candidates on different deployments would both lead.
 ///
-/// A deployment is recognized by the set's id, its name and a remaining member, because a copy of a
-/// set's data has the id too. If all members moved at once, the set would look different.
+/// Replica sets are recognized by id, name and a common member, because a copy of a set's data has
+/// the id too. If all members moved at once, the set would look different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.

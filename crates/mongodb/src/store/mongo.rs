@@ -101,7 +101,7 @@ impl MongoStore {
         self.shared.deployment.timings.subscribe()
     }
 
-    /// Follows the change stream indefinitely, despite failures, and answers roll calls.
+    /// Follows the change stream indefinitely, retrying after failures, and answers roll calls.
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let watched = follow::watch(self, &shared.reopen);
@@ -201,8 +201,8 @@ impl LeaseInner {
         }
     }
 
-    /// Answers roll calls one at a time, over one connection. Of the calls that arrive during an
-    /// answer, answers only the newest, because a lost answer merely omits this candidate.
+    /// Answers roll calls one at a time, over one connection. If several arrive in the meantime,
+    /// answers only the newest, because an unanswered roll call merely omits this candidate.
     async fn answer_roll_calls(&self) {
         let identity = &self.deployment.options.identity;
         let mut newest = self.roll_call.subscribe();
@@ -242,7 +242,7 @@ impl LeaseInner {
     }
 }
 
-/// Returns why the request in a lease document is invalid. Reports each request only once.
+/// Returns why the request in a lease document is invalid; `None` if it is valid or was reported.
 fn newly_ignored(reported: &mut Option<String>, lease: &Document) -> Option<&'static str> {
     let why = document::request(lease).err()?;
     let request = Some(format!("{:?}", lease.get("request")));
@@ -321,7 +321,7 @@ mod tests {
                 "{lease}: {reported:?}"
             );
             assert_eq!(check(&lease), None, "{lease}");
-            // An acquisition clears the request. A script then sets the same request again.
+            // An acquisition clears the request, so setting it again is a new request.
             assert_eq!(check(&doc! { "request": null }), None);
             assert_eq!(check(&lease), None, "{lease}");
         }

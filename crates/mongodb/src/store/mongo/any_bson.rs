@@ -14,7 +14,6 @@ use leasehold_core::election::{
     Session, Token, WallMillis,
 };
 
-/// Keys that the codec reads, and random keys.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![

@@ -204,9 +204,9 @@ proptest! {
     }
 
     /// The stream keeps the order of events, but may lag behind the reads, and a reply may arrive
-    /// after newer events. The resulting document may therefore lack the stored holder. Then no
-    /// write on its revision succeeds, or the election reads again because the document's token is
-    /// lower than before.
+    /// after newer events. The resulting document may then have an outdated holder. This is
+    /// harmless, because the server rejects writes on its revision, or because its lower token
+    /// makes the election read again.
     #[test]
     fn a_mixture_with_the_stored_revision_and_token_has_the_stored_holder(
         stored in 0..WRITES,

@@ -54,7 +54,7 @@ impl StreamHandler for MongoStore {
     fn interpret(&self, event: StreamEvent) -> Watch {
         match event {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
-                // An earlier document may lack changes that the stream does not report.
+                // The known document may lack changes from before the stream.
                 *lock(&self.shared.newest) = None;
                 match self.shared.deployment.has_late_streams() {
                     true => Watch::LateStreamOpened,
@@ -79,7 +79,6 @@ impl StreamHandler for MongoStore {
     }
 }
 
-/// Applies an event to the newest known document.
 pub(super) fn apply_event(
     event: ChangeStreamEvent<Document>,
     newest: &mut Option<Document>,
@@ -99,7 +98,7 @@ pub(super) fn apply_event(
 }
 
 /// Applies an update to the fields that the election reads. Returns false if the document must be
-/// read instead, for example after a removal of fields, which only manual edits cause.
+/// read instead, for example because a manual edit removed a field.
 pub(super) fn apply(document: &mut Document, update: &UpdateDescription) -> bool {
     let is_read = |path: &str| document::is_read(delta::top(path));
     // The election reads the type of the history field, but not its entries.

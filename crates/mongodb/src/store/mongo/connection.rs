@@ -46,7 +46,7 @@ pub(super) struct Deployment {
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     pub(super) info: watch::Sender<Option<StoreInfo>>,
-    /// Created at first use: a name that cannot be resolved yet must not end the process.
+    /// Created at first use, because a name that cannot be resolved yet must not end the process.
     connection: Mutex<Option<ConnectedClient>>,
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
@@ -164,7 +164,7 @@ impl Deployment {
         }
         let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
-        // If the program provided the client, the client's monitors do not report to this process.
+        // The monitors of a client that the program provided do not report to this process.
         if !connection.is_own || !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }
@@ -214,7 +214,7 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// A change stream that starts at the returned operation time reports every later write.
+    /// Also returns the operation time, from which a change stream reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,
@@ -278,7 +278,8 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// Only standalone servers lack linearizable reads. Primaries behind a router can be deposed.
+    /// Confirming reads are linearizable. Only standalone servers lack these, and cannot be
+    /// deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),
@@ -348,7 +349,7 @@ impl Deployment {
         answer
     }
 
-    /// True if the server may have logged out a dropped user. Only a new client logs in again.
+    /// True if the server may have dropped this client's user. Only a new client logs in again.
     fn is_logged_out(&self, error: &mongodb::error::Error) -> bool {
         outcome::code(error) == Some(outcome::UNAUTHORIZED)
             && lock(&self.logins).is_due(leasehold_clock::boot_now(), self.timings())

@@ -38,7 +38,7 @@ pub(super) fn read(document: &Document) -> Found {
 
 fn lease(document: &Document) -> Result<Lease, String> {
     belongs(document, KIND)?;
-    // If the history were not a list, every takeover and release would fail to append to it.
+    // A history that is not a list would make every takeover and release fail.
     match document.get("history") {
         Some(Bson::Array(_)) | None => {}
         Some(_) => return Err("its history is not a list".to_owned()),
@@ -149,7 +149,7 @@ pub(super) fn number<T: TryFrom<i64>>(document: &Document, key: &str) -> Option<
     T::try_from(document.get(key).and_then(integer)?).ok()
 }
 
-/// A missing duration counts as out of range.
+/// Returns the declared duration; a missing duration counts as out of range.
 pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: number(entry, "lease_duration_ms").unwrap_or(-1),
@@ -312,8 +312,8 @@ pub(super) fn write(
     })
 }
 
-/// Callers add the expired holder that they observed. The filter checks that the token grows (I3),
-/// because the observed state may combine a document with unrelated events.
+/// The caller adds the expired holder to the filter. The filter also checks that the token grows
+/// (I3), because the observed state may combine a document with unrelated events.
 fn acquire(
     name: &str,
     acquisition: &Acquisition,
@@ -351,7 +351,7 @@ fn acquire(
     (filter, update)
 }
 
-/// Matches this candidate's claim, with a revision that the candidate sent.
+/// Matches this candidate's claim at any revision that the candidate has sent.
 fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));
@@ -365,7 +365,7 @@ fn standby_filter(name: &str, session: Session) -> Document {
     filter
 }
 
-/// Makes a renewal declare the holder's renewal interval, or that there is none.
+/// Makes a renewal declare the renewal interval, or remove an earlier declaration.
 pub(super) fn declare(renewal: &mut Document, interval: Option<Duration>) {
     let field = "holder.renew_interval_ms";
     match (interval, renewal.get_document_mut("$set")) {

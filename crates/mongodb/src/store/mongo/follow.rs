@@ -22,14 +22,14 @@ use leasehold_core::election::Timings;
 const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts while change streams are refused, because a right may be granted.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
+/// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
-/// The document is read instead of a larger part, because other programs may write megabytes.
+/// Maximum size of a part of an event. For a larger part, the document is read instead.
 const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open. It reports each change that a read from now on would miss.
+    /// The stream is open. Read the document now; the stream reports all later changes.
     Opened,
     /// The stream is open. It reports each change since [`StreamHandler::since`].
     OpenedSince,
@@ -103,9 +103,8 @@ enum StreamEnd {
     Superseded,
 }
 
-/// Follows the source until dropped. Opens a new stream each time `reopen` is notified.
-///
-/// Aborts a hanging stream first, to free its connection. Unlike a write, a getMore may be dropped.
+/// Follows the source until dropped. Opens a new stream each time `reopen` is notified, and first
+/// aborts a hanging stream to free its connection. Unlike a write, a getMore may be dropped.
 pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
     let mut changes = handler.deployment().timings.subscribe();
     let mut refusals = 0;
@@ -129,7 +128,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
                     Err(_) => break StreamEnd::Silent,
                 },
                 () = reopen.notified() => break StreamEnd::Superseded,
-                // Reopened, because the maximum wait of a getMore is fixed at the start.
+                // Reopened, because a stream cannot change its maximum wait for a getMore.
                 Ok(()) = changes.changed() => break StreamEnd::Superseded,
             }
         };
@@ -245,10 +244,9 @@ impl Opened {
     }
 }
 
-/// Opens a stream, and returns it with the event that reports the opening.
-///
-/// MongoDB would start a stream after the primary's newest write. The majority read that follows
-/// could miss this write, so the stream starts after the newest majority-acknowledged write.
+/// Opens a stream, and returns it with the event that reports the opening. The stream starts after
+/// the newest majority-acknowledged write: by default, it would start after the primary's newest
+/// write, which a majority read may not return yet.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,

@@ -1,7 +1,6 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
-//! document into a small capped collection. Followers wait for new documents with tailable cursors.
-//!
-//! A hint only causes a read. Lost, late or false hints are harmless, so hints need no majority.
+//! document into a small capped collection, which followers read with tailable cursors. A hint only
+//! causes a read, so lost, late or false hints are harmless and need no majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,7 +72,7 @@ impl Hints {
         }
     }
 
-    /// Returns the value that the acquisition, or a renewal after a change, declares.
+    /// Returns the declaration in an acquisition or a changed renewal: true if hints are left.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -98,7 +97,7 @@ impl Hints {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// True if the source should change because the holder began or ceased to leave hints.
+    /// True if the source should change because the holder started or stopped leaving hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
         let Ok(holder) = lease.get_document("holder") else {
@@ -118,7 +117,7 @@ impl Hints {
         !left || !tried
     }
 
-    /// `None` if the holder leaves no hints, because a change stream is then better.
+    /// Opens a cursor; `None` if the holder leaves no hints and a change stream is better.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
@@ -136,7 +135,7 @@ impl Hints {
                 return tail(&hints, self.filter(name), await_max).await;
             }
             let cursor = tailed?;
-            // Tests the right to insert. The insert cannot create the collection, which exists.
+            // Tests the right to insert. The collection exists, so the insert cannot create it.
             insert(&hints, self.hint(None)).await?;
             Ok(cursor)
         };
@@ -168,7 +167,7 @@ impl Hints {
                 return;
             };
             let there = collection(&leases);
-            // While a cursor is followed, the collection exists.
+            // If a cursor is followed, the collection exists.
             let followed = lock(&hints.state).following;
             let left = match followed {
                 true => insert(&there, hint).await,

@@ -26,7 +26,7 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
-/// `None` if the server rejects writes. `seeds` are the connection string's canonical addresses.
+/// Returns the deployment, if the server accepts writes. `seeds` are canonical addresses.
 pub(super) fn identify<'a>(
     hello: &Document,
     seeds: impl IntoIterator<Item = &'a str>,
@@ -80,7 +80,7 @@ pub(super) struct Home {
     uri: Option<String>,
     /// A string that leads to a different deployment. While configured, `uri` is used instead.
     refused: Option<String>,
-    /// The refusal's reason until a call, not only a change stream, has failed with it.
+    /// The reason for the refusal, until a call (not only a change stream) has failed with it.
     pub(super) unreported: Option<Failure>,
     /// The client whose primary was verified; 0 if there is none.
     client: u64,
@@ -159,7 +159,7 @@ impl Home {
         }
     }
 
-    /// A candidate without a home adopts the deployment that answered the call.
+    /// Adopts the deployment that answered the call as the home, if there is no home yet.
     pub(super) fn answered(&mut self) {
         if let Some(found) = self.found.take() {
             self.settle(found.client, &found.uri, found.deployment);

@@ -40,15 +40,14 @@ struct LockInner {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
-    /// The newest joined claim, and the operation time of its join. The claim's change stream
-    /// starts at that time.
+    /// The newest claim, and the operation time of its join, where its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
     /// Set once a product other than MongoDB was reported.
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, with the claim that the stream follows. The contender may follow a newer
-/// claim by the time it receives the hint.
+/// A change stream hint, and the claim that the stream followed. When the hint arrives, the
+/// contender may already follow a newer claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.
@@ -189,15 +188,15 @@ impl MongoLockStore {
     }
 }
 
-/// `None` means that the write matched no document.
+/// Returns the outcome of a write; without a document, the write matched none.
 fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
-/// Makes a contender confirm its grant before it acts on the grant, because products other than
-/// MongoDB do not guarantee that a majority has acknowledged a grant.
+/// Makes a contender confirm its grant before it acts on the grant, because a product other than
+/// MongoDB may report a grant that no majority has acknowledged.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
@@ -206,8 +205,8 @@ fn confirm_first(outcome: &mut LockOutcome) {
     }
 }
 
-/// Unlimited, so that a holder's renewals never wait for the connections that the change streams of
-/// waiters occupy. The maximum queue length limits the number of waiters.
+/// Unlimited, because the change streams of waiters occupy connections, and a holder's renewals
+/// must not wait for a connection. The maximum queue length limits the number of waiters.
 const CONNECTIONS_MAX: u32 = u32::MAX;
 
 /// The shared client of a program's contenders on one runtime. The last user shuts the client down.

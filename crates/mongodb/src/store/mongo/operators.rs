@@ -1,5 +1,5 @@
-//! Lets operators view and change the leases and locks of a collection. Requests never change
-//! `revision`, because repeated requests would keep a crashed leader's lease from expiring.
+//! Lets operators view and change leases and locks. Requests never change `revision`, because
+//! repeated requests would then keep a crashed leader's lease from expiring.
 
 mod actions;
 mod records;
@@ -129,8 +129,8 @@ impl MongoCollection {
         self.deployment.trouble()
     }
 
-    /// Waits until MongoDB refuses the login, or the connection string's replica set does not
-    /// match, and returns the reason. Retries could not help. Does not connect.
+    /// Waits until MongoDB refuses the login, or reports a replica set that the connection string
+    /// does not name. Returns the reason; retries cannot help. Does not connect.
     pub async fn refused(&self) -> Failure {
         self.deployment.servers.refused().await
     }

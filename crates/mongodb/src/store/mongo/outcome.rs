@@ -29,7 +29,7 @@ const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// Returns the outcome of a failed call, with a description unless the server rejected the write.
+/// Returns the outcome of a failed call, described unless the server rejected the write.
 pub(super) fn classify<F>(error: &Error, servers: &Servers) -> Answer<F> {
     let foreign_index = refusals::foreign_index(error).is_some();
     if code(error) == Some(DUPLICATE_KEY) && !foreign_index {
@@ -70,7 +70,7 @@ pub(super) fn reply(error: &Error) -> &Error {
     boxed.map(Box::as_ref).or_else(plain).unwrap_or(error)
 }
 
-/// True if the server refuses the credentials. Overload and shutdown also fail logins.
+/// True if the login failed because of the credentials, and not because of overload or shutdown.
 pub(super) fn refuses_login(error: &Error) -> bool {
     let is_login = matches!(error.kind.as_ref(), ErrorKind::Authentication { .. });
     match reply(error).kind.as_ref() {
@@ -193,7 +193,7 @@ const UNRESOLVED: (&str, &str) = (
 pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
 
 /// Describes why a server cannot be used, if the error shows the reason. `answered` is true if a
-/// server has answered before; the TLS settings are then correct.
+/// server has answered before, which proves the TLS settings correct.
 pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<Failure> {
     let (kind, remedy) = match error.kind.as_ref() {
         ErrorKind::Io(error) => {

@@ -168,8 +168,7 @@ impl StoreProbe {
         })
     }
 
-    /// Reads the lease document, which need not exist. `confirm` selects the read concern of a
-    /// candidate's confirming reads instead of its normal reads.
+    /// Reads the lease document, if any. With `confirm`, uses the read concern of confirming reads.
     pub async fn read(&self, confirm: bool) -> Result<(), Failure> {
         let read = self.read_lease(doc! { "_id": 1 }, confirm);
         read.await.map(drop)
@@ -195,8 +194,7 @@ impl StoreProbe {
         read.map_err(|error| self.failure(error))
     }
 
-    /// Sends an insert with an illegal `_id`. Fails if the server refuses the insert for another
-    /// reason.
+    /// Fails unless the server refuses an insert because of its illegal `_id`.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {

@@ -1,4 +1,4 @@
-//! Names and remedies of errors that mean a refused write.
+//! Errors that mean a refused write, with their names and remedies.
 
 use mongodb::error::Error;
 
@@ -142,7 +142,7 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
     }
-    // The text decides, because error codes of capped collections and other products overlap.
+    // Decides by the text, because capped collections and other products share error codes.
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }
@@ -167,8 +167,8 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the index, other than the index on `_id`, that refused a document. In this
-/// case, no document with this `_id` exists.
+/// Returns the name of the index that refused a document, unless it is the index on `_id`. The
+/// collection then has no document with this `_id`.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;
     if error.code != outcome::DUPLICATE_KEY {

@@ -99,7 +99,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// `None` if the look-up is not slow.
+    /// Describes the cause; `None` if the look-up is not slow.
     fn describe(self) -> Option<Failure> {
         let slow = match self {
             Self::Resolving(since) => {
@@ -199,7 +199,7 @@ impl Servers {
         });
     }
 
-    /// The returned reference must not be held during a call to another method.
+    /// Returns the states. The reference must not be held during a call to another method.
     pub(super) fn known(&self) -> watch::Ref<'_, ServerStates> {
         self.0.borrow()
     }
@@ -251,7 +251,7 @@ impl Servers {
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    /// Waits until no retry can succeed, because the servers refuse the connection string.
+    /// Waits until the servers refuse the connection string, so that no retry can succeed.
     pub(super) async fn refused(&self) -> Failure {
         let mut states = self.0.subscribe();
         loop {
@@ -314,7 +314,7 @@ impl ServerStates {
 
     pub(super) fn no_primary(&self) -> Failure {
         let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
-        // The driver does not know the type of a server that refuses the login.
+        // The driver reports no type for a server that refuses the login.
         let refused = self.seen.values().find_map(|seen| match seen {
             ServerState::RefusedLogin(failure) => Some(failure.clone()),
             _ => None,

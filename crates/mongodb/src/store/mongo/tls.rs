@@ -48,7 +48,7 @@ pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
         .collect()
 }
 
-/// Returns why a file cannot be read. Opens only regular files, because others could block.
+/// Returns why a file cannot be read. Opens only regular files, because opening a pipe could block.
 pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -160,7 +160,7 @@ pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
 
 fn refused_certificate(error: &CertificateError) -> Failure {
     let (what, remedy) = match error {
-        // BadSignature: a different authority with the same name signed the certificate.
+        // BadSignature means that another authority with the same name signed the certificate.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             ("is not signed by a trusted authority", "check tlsCAFile")
         }

@@ -19,7 +19,6 @@ const NAME: &str = "orders";
 /// The send time of every write.
 const NOW: i64 = 5;
 
-/// True if the server would match `stored` with `filter`.
 fn matches(filter: &Document, stored: &Document) -> bool {
     filter
         .iter()

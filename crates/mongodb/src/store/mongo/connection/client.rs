@@ -21,7 +21,6 @@ use crate::store::{Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::{APP_NAME_MAX, ConnectionUri, LOAD_BALANCED, UriProblem};
 use leasehold_core::election::{BootTime, Timings};
 
-/// Maximum interval between new logins while a right is missing.
 const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Delay before the client asks again which product the server is, if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
@@ -51,13 +50,13 @@ impl ConnectedClient {
 }
 
 /// The last new login because of a missing right, and the interval until the next. The driver keeps
-/// the connections of a dropped user, and the errors look as if the role lacked a right.
+/// connections of a dropped user, whose calls fail as if a right were missing.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
-    /// True if a login is due. The first login is due immediately. The next one is due after
-    /// `retry_interval`, and each further interval is twice as long. After a pause of two maximum intervals, the schedule starts over.
+    /// True if a login is due: first immediately, then after `retry_interval`, then at intervals
+    /// that double. After a pause of two maximum intervals, the schedule starts over.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {
@@ -72,7 +71,7 @@ impl Logins {
     }
 }
 
-/// Adapts logins that the driver (3.9.1) would send in a form that servers refuse.
+/// Rewrites logins that the driver (3.9.1) would send in a form that servers refuse.
 pub(super) fn adapt_login(options: &mut ClientOptions) {
     let Some(credential) = &mut options.credential else {
         return;
@@ -105,7 +104,7 @@ impl Deployment {
                 let info = admin.run_command(doc! { "buildInfo": 1 }).await;
                 let has_answered = info.as_ref().map_or_else(outcome::is_reply, |_| true);
                 self.note_product(info.ok().as_ref().and_then(lookalike::by_build));
-                // The server's reply to `hello` was noted when the client chose the server.
+                // The reply to `hello` was noted when the client chose the server.
                 let product = self.other_product();
                 if has_answered || product.is_some() {
                     return product;
@@ -115,7 +114,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the product of a server that is not MongoDB, and may return unconfirmed data.
+    /// Returns the name of a product other than MongoDB, which may return unconfirmed data.
     pub(in crate::store::mongo) fn other_product(&self) -> Option<&'static str> {
         *lock(&self.other_product)
     }
@@ -184,7 +183,7 @@ impl Deployment {
         let hello = hello.selection_criteria(primary()).into_future();
         let hello = match connection.is_own {
             true => hello.await,
-            // Needed because the client's own timeout may exceed the caller's wait.
+            // The timeout of the program's client may be longer than the caller waits.
             false => {
                 let limit = self.operation_timeout() * 9 / 10;
                 let hello = tokio::time::timeout(limit, hello).await;
@@ -223,7 +222,7 @@ impl Deployment {
     }
 
     /// Records whether a server answered a call. Returns true if no server has answered for a lease
-    /// duration. A new client must then read the certificate files and resolve the names again.
+    /// duration. The client is then replaced, to read certificate files and resolve names again.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
@@ -248,7 +247,7 @@ impl Deployment {
             Ok(uri) if uri != known.uri && !lock(&self.home).is_refused(&uri)
         );
         if changed || useless {
-            // In the meantime, another call may have replaced the client.
+            // The condition keeps a client that another call created in the meantime.
             self.discard(|connection| connection.number == known.number);
         }
     }
@@ -275,11 +274,11 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // The driver would send a retry later than the election assumes.
+        // The driver could retry too late for the election's timing.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // Shorter than the caller's timeout, so that an outage counts as "never sent".
+        // Shorter than the caller's timeout, so that in an outage the call counts as "never sent".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(self.connect_timeout());
         let (heartbeat, timings) = (self.options.heartbeat, self.timings());
@@ -323,7 +322,7 @@ impl Deployment {
                 return;
             };
             deployment.servers.record_event(&event);
-            // Events of an unverified client do not change a known home.
+            // A known home changes only through a verified client.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));
@@ -365,7 +364,7 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server. A refused server is verified at the next retry.
+            // The next call verifies the server; for a refused server, the next retry does.
             if !is_refused {
                 self.primary_changed();
             }

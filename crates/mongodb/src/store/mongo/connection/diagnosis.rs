@@ -1,8 +1,8 @@
 //! Diagnoses why connections to a server fail if the driver's error does not say so.
 //!
-//! The driver's timeout for a connection includes name resolution, so an unresponsive nameserver (5
-//! s) would prevent every connection. The timeout is extended only after a slow look-up, because a
-//! long timeout also delays the detection of a frozen server.
+//! The driver's connect timeout includes name resolution, so an unresponsive nameserver (5 s) would
+//! prevent every connection. The timeout is extended only after a slow look-up, because a long
+//! timeout delays the detection of a frozen server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -34,7 +34,7 @@ pub(super) struct Examinations {
 }
 
 impl Examinations {
-    /// Extension of the connect timeout, with time for one more unresponsive nameserver.
+    /// Returns the extension of the connect timeout: enough for one more unresponsive nameserver.
     fn extra(&self) -> Duration {
         let slowest = self.slow.values().max().copied().unwrap_or_default();
         (slowest * 3 / 2).min(EXTRA_MAX)

@@ -8,7 +8,7 @@ use leasehold_core::election::Timings;
 
 /// Minimum heartbeat interval of the driver.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
-/// With more frequent renewals, polling would cost more than streaming.
+/// Minimum renewal interval for polling; below it, polling would cost more than streaming.
 const RENEWALS_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub(in crate::store::mongo) enum Monitoring {
     /// Each server reports a change immediately, over a second connection.
     Reports,
     /// Each server is polled at an interval and after an error. Suits locks, because most holders
-    /// end within a second, and polling then costs a server little more than the connections.
+    /// end within a second, and polling then needs only one connection per server.
     Checks,
 }
 
 impl Monitoring {
-    /// Polling notices an election when a call fails, or at most one renewal interval later.
+    /// Polling notices an election at a failed call, or at most one renewal interval later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,

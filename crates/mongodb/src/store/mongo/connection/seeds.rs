@@ -42,7 +42,7 @@ struct HelloIdentity {
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// The server is not part of a deployment now, or the driver never uses it with this string.
+    /// The server is not part of a deployment now, or the driver never uses the server.
     Unused,
     /// Only the server's set id can decide, and the server has not reported it yet.
     Unclear,
@@ -93,7 +93,7 @@ impl Seeds {
         });
     }
 
-    /// The server's earlier replies still count.
+    /// Notes a failed attempt, but keeps the server's earlier replies.
     pub(super) fn unreachable(&self, address: impl ToString) {
         let address = canonical(address);
         self.seen.send_if_modified(|seen| {
@@ -129,7 +129,7 @@ impl Seeds {
         self.monitored && home.members.contains(address)
     }
 
-    /// The driver uses only servers of the set `asked`. Returns addresses and descriptions.
+    /// Returns the servers of other deployments that the driver could use, with descriptions.
     fn strangers(
         &self,
         home: &DeploymentId,
@@ -213,7 +213,7 @@ impl HelloIdentity {
         }
     }
 
-    /// The driver uses only servers of the set `asked`, so other servers are harmless.
+    /// Compares a reply with the home. The driver ignores servers outside the set `asked`.
     fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
         let mine = &self.deployment;
         let is_used = asked.is_none() || mine.set.as_deref() == asked;
@@ -225,11 +225,11 @@ impl HelloIdentity {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
             // The member is starting, was removed, or runs standalone for maintenance. The driver
-            // never uses this member if the string names several servers.
+            // never uses such a member if the string names several servers.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();
-                // A member lists the primary once it has applied the newest configuration.
+                // A member lists the primary once the member has applied the newest configuration.
                 match has_ids || !self.is_writable && mine.members.contains(primary) {
                     true => Relation::Same,
                     false => Relation::Unclear,
@@ -244,7 +244,7 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// A new client keeps the replies: a server of a different deployment may reply too late.
+    /// A new client keeps the replies, because another deployment's server may reply too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -264,7 +264,7 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // A later answer is compared when it arrives. The first call needs the remaining time.
+            // Later answers are compared on arrival. The first call needs the remaining time.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let others = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = others
@@ -308,7 +308,7 @@ impl Deployment {
             while let Some(home) = in_use(&deployment, number) {
                 if seeds.stranger(&home, &primary).is_some() {
                     if let Some(deployment) = deployment.upgrade() {
-                        // The next call verifies the primary and then fails.
+                        // The next call verifies the primary again, and fails.
                         lock(&deployment.home).doubt(number);
                         deployment.primary_changed();
                     }

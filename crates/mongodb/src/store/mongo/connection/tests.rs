@@ -108,7 +108,6 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
             StoreKind::ReplicaSet,
             ReadConcern::linearizable(),
         ),
-        // Like a standalone server, a router has no set name.
         (None, StoreKind::Sharded, ReadConcern::linearizable()),
         (None, StoreKind::Standalone, ReadConcern::majority()),
     ] {

@@ -110,7 +110,7 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the newest owner of each slot. This owner gets the slot again if the slot is free.
+/// Returns the newest owner of each slot. If the slot is free, the owner gets it again.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);
@@ -169,9 +169,9 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     })
 }
 
-/// Returns the rest of the minimum hold. After the work has ended, the rest is measured with the
-/// server's clock (`now`), because a job in a new container has no clock of its own. Exclusion does
-/// not depend on the server's clock, because an entry whose work is over does not grant authority.
+/// Returns the rest of the minimum hold. After the work has ended, the server's clock (`now`)
+/// decides, because a job in a new container has not observed earlier writes. Exclusion does not
+/// depend on this clock, because an entry whose work is over does not grant authority.
 fn min_hold(fields: &Document, now: Option<DateTime>) -> Duration {
     let millis: i64 = number(fields, MIN_HOLD).unwrap_or(0);
     let over_at = fields.get_datetime(OVER_AT).ok();

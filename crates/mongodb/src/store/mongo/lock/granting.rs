@@ -1,5 +1,4 @@
-//! The pipeline stages that grant a lock. Each write that changes holders or waiters ends with
-//! these stages.
+//! The pipeline stages that grant a lock, at the end of each write to holders or waiters.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -15,16 +14,16 @@ const QUEUE: &str = "$queue";
 
 /// Moves the entries that may hold the lock from the head of the queue to the holders. Each entry
 /// gets the next token and, if the lock has slots, its own slot. The entry of `me` gets the
-/// revision of this write, which confirms the grant. The text `granted` lists the other grants.
-/// Change streams of waiters match this text. The previous stage must set both lists, and set
-/// `token` to the highest known token. Servers take longer to parse these stages than to execute
-/// them, so pass false if the lock has no slots.
+/// revision of this write, which confirms the grant. Other grants are listed in the text `granted`,
+/// which the change streams of waiters match. The previous stage must set both lists, and set
+/// `token` to the highest known token. Pass false if the lock has no slots, because servers take
+/// longer to parse these stages than to execute them.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },
         doc! { "$slice": [QUEUE, "$$grantable", i32::MAX] },
     );
-    // Stores both parts of the queue as a pair, because the entries are then counted only once.
+    // Stores both parts of the queue as a pair, so that the entries are counted only once.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
@@ -34,8 +33,8 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    // Uses the server's clock, like the end in the history, because operators subtract both times.
-    // Until the grant, `acquired_at` is the time of the join.
+    // Uses the server's clock, like the end in the history, so that operators can subtract the
+    // times. Until the grant, `acquired_at` is the time of the join.
     let granted = doc! {
         "token": token.clone(), "granted_revision": "$$entry.revision", "acquired_at": "$$NOW",
     };
@@ -102,8 +101,8 @@ fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
 }
 
-/// The `granted` entries and the owners of the slots. With slots, each entry gets the lowest free
-/// slot that its owner last used; otherwise, the lowest free slot.
+/// Returns the `granted` entries and the owners of the slots. With slots, each entry gets the
+/// lowest free slot that the entry's owner used last; if there is none, the lowest free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {
@@ -178,8 +177,8 @@ fn grantable() -> Bson {
 }
 
 /// The grant text of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots. Entries
-/// store both ids as text, because a pipeline cannot convert bytes. The entries of other versions
-/// lack the text, so their owners poll or confirm the grant first.
+/// store both ids as text, because a pipeline cannot convert bytes. Entries of older versions lack
+/// this text, so their owners poll, or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];

@@ -67,7 +67,7 @@ pub(super) fn write(
             let mut fields = stamped(*revision, now);
             fields.insert(MIN_HOLD, milliseconds(*min_hold));
             fields.insert(OVER, true);
-            // Later readers use the server's clock.
+            // By the server's clock, from which later readers subtract this time.
             fields.insert(OVER_AT, "$$NOW");
             let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
             let recording = recording(*claim, success.as_ref());
@@ -104,7 +104,7 @@ pub(super) fn write(
             let goes = doc! { "$in": [entry, { "$literal": pairs }] }.into();
             let removal = removal(&goes, *ending, *seen);
             let condition = match entries.is_empty() {
-                // There is nothing to evict, only to grant.
+                // Without entries to evict, this write only grants.
                 true => some_entry(queue(), me.map_or(true.into(), |me| is_claim(me.claim))),
                 false => some_entry(everybody(), goes),
             };
@@ -158,7 +158,7 @@ fn append(entry: &NewEntry, seen: Token, identity: &Identity, now: DateTime) -> 
     } }
 }
 
-/// The entry gets a new token if it was granted without a token that its owner can use.
+/// Renews an entry. The entry gets a new token if the token of its grant is missing or unusable.
 fn renewal(is_mine: Bson, renewed: Document, seen: Token) -> Document {
     let used = all([
         doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),
@@ -212,7 +212,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     let held = all([goes.clone(), has_token("$$entry")]);
     let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
     let reason = match ending {
-        // The work ended normally, and its minimum hold has passed.
+        // The entry expired after its work had ended normally, so it counts as released.
         Ending::Expired => doc! { "$cond": [
             { "$eq": [format!("$$entry.{OVER}"), true] },
             Ending::Released.as_str(),
@@ -228,7 +228,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        // Operators use the server's clock.
+        // Like `acquired_at`, uses the server's clock.
         "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
     };

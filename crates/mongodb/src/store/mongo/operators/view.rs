@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// An open stream may be stale, because its member lags or is isolated from the set.
+/// Leases without events for this time are read, because the stream's member may be stale.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 const DOUBTED_MAX: usize = 1_000;
 
@@ -87,8 +87,8 @@ fn await_max(timings: Timings) -> Duration {
     HEARTBEAT.min(follow::await_max(timings))
 }
 
-/// Returns the maximum time between two answers if MongoDB answers each call in time. The answers
-/// come from the change stream, or without a stream from a read at each `retry_interval`.
+/// Returns the maximum time between two answers if MongoDB answers each call in time. Answers come
+/// from the change stream; without a stream, from a read at each `retry_interval`.
 pub(super) fn answers_within(timings: Timings) -> Duration {
     await_max(timings).max(timings.retry_interval()) + timings.operation_timeout()
 }
@@ -312,7 +312,7 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases without recent events. If a holder has renewed, reopens the stale stream.
+    /// Reads the leases without recent events. If the stream missed a renewal, reopens the stream.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {

@@ -1,5 +1,5 @@
-//! Determines when certificates expire. The driver does not expose them, so a second connection
-//! fetches each server's chain. Verifying a chain at later dates covers all its certificates.
+//! Determines when certificates expire. The driver does not expose certificates, so a second
+//! connection fetches each server's chain, which is verified at future dates.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,6 @@
-//! Goal: candidates with the same connection string never use two deployments, because two of the
-//! candidates could then lead (I1); and no candidate refuses a set because of the set's own
-//! members. Method: all combinations of what `hello` can report, because each candidate uses the
-//! primary that answers first.
+//! Goal: candidates with the same connection string never use two deployments, because both
+//! deployments could then have a leader (I1); and no candidate refuses a set because of the set's
+//! own members. Method: all combinations of replies to `hello`.
 
 use futures_util::FutureExt;
 use mongodb::bson::doc;
@@ -87,7 +86,7 @@ fn i1_candidates_with_one_string_use_one_deployment() {
         .iter()
         .flat_map(|x| all().into_iter().map(move |y| (x.clone(), y)))
     {
-        // Servers of one set have one id. Routers report nothing that distinguishes their clusters.
+        // The servers of one set have one id. Routers report nothing that distinguishes clusters.
         if x.set.is_some() && x.set == y.set && x.id == y.id || x == y {
             continue;
         }
@@ -130,7 +129,7 @@ fn i1_a_writable_server_without_an_id_is_never_taken_for_a_member() {
 #[test]
 fn a_set_is_never_refused_for_its_own_members() {
     for x in all().iter().filter(|x| x.set.is_some()) {
-        // Members that have not applied the newest configuration know only some of the others.
+        // A member with an older configuration knows only some of the others.
         let older = MEMBERS
             .iter()
             .filter(|older| older.iter().any(|m| x.members.contains(m)));
@@ -190,8 +189,8 @@ fn with(mut hello: Document, more: Document) -> Document {
     hello
 }
 
-/// The verdicts on one server of the connection string: without `replicaSet`, and with `replicaSet`
-/// set to the primary's set.
+/// The verdicts on one server of the connection string. The string either omits `replicaSet` or
+/// sets it to the primary's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Accepted,
