@@ -10,7 +10,7 @@ ARG LEASEHOLD_REVISION=unknown
 # Cargo features for cloud logins (docs/mongodb.md), such as aws-auth; none by default.
 ARG FEATURES=
 
-# Contains all steps that do not depend on the sources, so that the build cache keeps their result.
+# Contains all steps that do not depend on the sources, so that the build cache keeps its result.
 # This stage runs on the builder's platform, because the program is cross-compiled.
 FROM --platform=${BUILDPLATFORM} ${RUST_IMAGE} AS dependencies
 WORKDIR /source
@@ -57,10 +57,10 @@ COPY packaging/Cargo.toml packaging/
 COPY tests/nemesis/Cargo.toml tests/nemesis/
 COPY tests/testbed/Cargo.toml tests/testbed/
 COPY tests/trace-check/Cargo.toml tests/trace-check/
-# Cargo requires a source for each target that a manifest names. The empty program is built
-# only for its dependencies and then removed. Without the removal, the empty program would
-# ship, because the real sources have older timestamps. `cargo clean` needs the option
-# --target, because it ignores the target of the configuration.
+# Cargo requires a source for each target that a manifest names. The empty program is built only for
+# its dependencies and then removed. Without the removal, the empty program would ship, because the
+# real sources have older timestamps. `cargo clean` needs the option --target, because it ignores
+# the target that the configuration sets.
 ARG FEATURES
 RUN mkdir -p src benches/figures crates/cli/src crates/clock/src crates/config/src crates/core/src crates/guard/src \
         crates/host/src crates/http/src crates/job/src crates/kubernetes/src crates/metrics/src crates/mongodb/src \
@@ -103,7 +103,7 @@ LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
-# For tests without a volume, because the image's user may not create the directory.
+# Allows tests without a volume: the image's user may not create this directory.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
 COPY --from=build /image/leasehold /leasehold
 # The user is a number, so that the kubelet can verify that it is not root.

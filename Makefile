@@ -170,7 +170,7 @@ mutants: ## mutants that the election's unit tests do not catch (about 40 minute
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
-# The election has no unsafe code, and its unit tests access no file except the table's file.
+# The election has no unsafe code. Skips the tests of the table, which read a file.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }

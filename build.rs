@@ -38,8 +38,8 @@ fn is_release() -> bool {
     env::var("PROFILE").as_deref() == Ok("release")
 }
 
-/// Returns the revision of the checked-out sources. Development builds have no revision, because
-/// otherwise each commit would recompile everything.
+/// Returns `None` for a development build, because otherwise each commit would recompile
+/// everything.
 fn checked_out() -> Option<String> {
     if !is_release() {
         return None;

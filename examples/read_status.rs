@@ -22,8 +22,8 @@ fn leads(directory: &Path) -> Option<i64> {
     // A deadline from another boot is meaningless.
     let ours = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(boot_id) => Some(boot_id),
-        // The system has no boot id. After another error, such as EMFILE, the boot cannot be
-        // determined.
+        // This system has no boot id. After any other error, such as EMFILE, the current boot is
+        // unknown.
         Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => None,
         Err(_) => return None,
     };
@@ -32,7 +32,7 @@ fn leads(directory: &Path) -> Option<i64> {
     {
         return None;
     }
-    // The clock is read only after the file.
+    // Read the clock after the file: the process may have been frozen in between.
     let deadline = status["valid_until_boottime_ns"].as_i64()?;
     let now = clock_gettime(ClockId::Boottime);
     let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;

@@ -14,8 +14,7 @@ mod results;
 use results::{Measured, Results, Unit, Values};
 
 const ALL: &str = "docs/benchmarks/peers.md";
-/// The page with the conclusions. The page shows the figures in `ANSWERED`, from the first run
-/// only.
+/// The page with the conclusions, which shows only the figures in `ANSWERED`, from the first run.
 const ANSWERS: &str = "docs/benchmarks.md";
 const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
 const RUNS: [&str; 2] = [

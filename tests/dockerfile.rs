@@ -1,6 +1,6 @@
-//! Tests that values that the Dockerfile repeats are equal to the values in other files. The
-//! Dockerfile does not read these files itself, because a changed file would invalidate the cached
-//! layers that read it.
+//! Tests that the Dockerfile's copies of values in other files are up to date. The Dockerfile does
+//! not read these files itself, because a changed file would invalidate the cached layers that read
+//! it.
 //!
 //! `make test-image` builds the Dockerfile and runs the image.
 
@@ -52,8 +52,6 @@ fn the_image_builds_with_the_compiler_of_the_toolchain_file() {
     assert!(RELEASE.contains(&container), "{container} in release.yml");
 }
 
-/// `make dist` installs the cargo-auditable version in the Makefile, and the Dockerfile contains a
-/// version of its own.
 #[test]
 fn both_builds_use_the_same_version_of_cargo_auditable() {
     let (_, rest) = DOCKERFILE
@@ -89,7 +87,7 @@ fn the_build_context_contains_exactly_the_copied_files() {
         .lines()
         .filter_map(|line| line.strip_prefix('!'))
         .collect();
-    // A directory of the context includes the paths below it.
+    // A directory in the context includes all paths below it.
     copied.retain(|path| {
         let within = |sent: &&str| path.strip_prefix(*sent).is_some_and(|p| p.starts_with('/'));
         !sent.iter().any(within)

@@ -151,7 +151,7 @@ fn names_follow_the_conventions_of_prometheus() {
     }
 }
 
-/// A Prometheus that scrapes daemons and collections must not mix their series of a lease.
+/// A Prometheus that scrapes both daemons and collections must not mix up their series.
 #[test]
 fn a_collection_has_no_series_of_a_daemon() {
     let [(_, daemon), (_, collection)] = pages();

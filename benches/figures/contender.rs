@@ -77,7 +77,7 @@ impl Warm {
                     }
                 }
             }
-            // The very first contender finds no document and retries soon.
+            // The first contender for a new lock finds no document and retries soon.
             tokio::task::yield_now().await;
         }
     }

@@ -1,6 +1,6 @@
-//! Measures how long leaders cannot renew after the primary freezes, from its SIGSTOP to the next
-//! acknowledged renewal. Uses MongoDB's default election settings and two heartbeat intervals of
-//! the driver.
+//! Measures how long leaders cannot renew their leases after the primary freezes: from SIGSTOP to
+//! the next acknowledged renewal. Uses MongoDB's default election settings and two heartbeat
+//! intervals of the driver.
 
 use std::path::PathBuf;
 use std::time::Duration;

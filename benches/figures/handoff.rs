@@ -24,7 +24,7 @@ const FLOOR: &str = "the floor: two majority writes and a change event, in conne
 pub(crate) struct Handoffs {
     /// Durations of the handoffs, in seconds.
     pub(crate) durations: Vec<f64>,
-    /// Number of acquisitions in each handoff that lost to another candidate.
+    /// Number of rejected acquisitions in each handoff.
     pub(crate) rejected: Vec<f64>,
     pub(crate) floor: Vec<f64>,
 }
@@ -65,8 +65,8 @@ pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
     StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
 }
 
-/// Waits for a standby. This benchmark also measures binaries of earlier versions, and some of
-/// these have no standbys.
+/// Waits for a standby. The wait is limited, because the benchmark also measures earlier versions,
+/// some of which have no standbys.
 pub(crate) async fn standby(stored: &StoredLease) {
     let end = boottime_ns() + nanos(STANDBY_MAX);
     while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {

@@ -108,7 +108,7 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            // The watch fails if the API server has ended together with the stage.
+            // The watch fails once the API server has stopped at the end of the measurement.
             let Ok(events) = events else { return };
             let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {
@@ -195,7 +195,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Measures a daemon with Kubernetes enabled, some time after the daemon's start.
+/// Measures an idle daemon with Kubernetes enabled.
 pub(crate) async fn memory_of_one(setup: &Setup) -> Memory {
     let stage = Stage::new(setup, 1).await;
     let daemons = stage.start(setup);

@@ -1,7 +1,7 @@
 //! Starts the measured daemons. To measure a start, the benchmark must know when the program was
-//! executed, but the testbed's own stages run for some milliseconds before they execute it. The
-//! benchmark program is therefore its own stage: it sets PDEATHSIG, prints the time, and executes
-//! the measured program.
+//! executed, but the testbed's own wrapper processes take some milliseconds to execute it. The
+//! benchmark program is therefore its own wrapper, called a stage: it sets PDEATHSIG, prints the
+//! time, and executes the measured program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) binary: PathBuf,
-    /// If true, takes fewer samples.
+    /// True if fewer samples suffice.
     pub(crate) quick: bool,
     pub(crate) storage: Storage,
 }
@@ -48,7 +48,7 @@ impl Setup {
         if self.quick { quick } else { full }
     }
 
-    /// Shortens a window to a third if fewer samples are wanted.
+    /// Shortens a measurement to a third in a quick run.
     pub(crate) fn pause(&self, full: Duration) -> Duration {
         if self.quick { full / 3 } else { full }
     }

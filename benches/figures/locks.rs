@@ -1,8 +1,8 @@
 //! Measures locks around a command: the time until the command runs, the time until the next
-//! command runs, and the shares of twenty contenders. The command line of each locking program ends
-//! with the command to run, so all programs are measured in the same way. Figures with "exec" in
-//! their names include starting the programs. The command is this benchmark program, which records
-//! when it begins and ends.
+//! command runs, and how evenly twenty contenders share a lock. The command line of each locking
+//! program ends with the command to run, so all programs are measured in the same way. Figures with
+//! "exec" in their names include starting the programs. The command is this benchmark program,
+//! which records when it begins and ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ use crate::report::{Bound, Row, Statistic, Unit};
 /// First argument of this program when it acts as the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// etcdctl's default TTL, also for the hand-made lock. `leasehold lock` also runs with its own
-/// default.
+/// etcdctl's default TTL, which the hand-made lock also uses. `leasehold lock` is measured with
+/// this TTL and with its own default.
 const LIFE: Duration = Duration::from_secs(10);
 /// Maximum wait, so long that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -75,7 +75,7 @@ struct Means<'a> {
 }
 
 impl Means<'_> {
-    /// Returns the bounds of leasehold. Other programs have no bounds, because only leasehold has
+    /// Returns the bound for leasehold. Other programs have no bounds, because they have no
     /// targets.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
@@ -310,7 +310,7 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
         Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    // A contender without an acquisition counts as one acquisition, so that the ratio is defined.
+    // Count at least one acquisition for each contender, so that the ratio is defined.
     let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
         row(RATE, count(total) / took),
@@ -349,7 +349,7 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program")
 }
 
-/// Returns a command line that holds the lock for this time.
+/// Returns the command to run under the lock, which ends after this time.
 pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());

@@ -57,8 +57,8 @@ pub(crate) fn sizes(setup: &Setup) -> &'static str {
     if setup.quick { "quick" } else { "full" }
 }
 
-/// Describes the file system of a storage, and measures how long a flush takes. Fails if this
-/// storage does not exist.
+/// Returns the file system of a storage and the duration of a flush. Fails if the storage does not
+/// exist.
 pub(crate) fn disk(storage: Storage) -> Result<String, Failure> {
     let scratch = Scratch::on(storage)?;
     let parent = scratch.path().parent().unwrap_or(Path::new("/"));

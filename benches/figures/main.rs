@@ -7,7 +7,7 @@
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
 //! end when this process ends, even if it is killed.
 
-// The fixtures panic with the reason for a failure. A panic fails the whole figure.
+// A fixture that fails panics with the reason, and the panic fails the whole figure.
 #![allow(clippy::expect_used)]
 
 mod busy_store;
@@ -359,7 +359,7 @@ async fn stopped(signals: &mut Signals) {
 }
 
 fn print(text: &str) {
-    // A reader that closes the pipe does not need the rest.
+    // A reader that has closed the pipe does not need the rest.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 

@@ -146,7 +146,7 @@ pub(crate) async fn web(setup: Setup) -> Vec<Row> {
     create(&set).await;
     let (serving, address) = serve(&setup.binary, &set.uri()).await;
     let pid = serving.id().expect("it runs");
-    // When the first browser has its state, the server has read the collection.
+    // Once the first browser has received its state, the server has read the whole collection.
     let (listed, mut lists) = mpsc::channel(BROWSERS);
     let mut browsers = vec![tokio::spawn(browse(address.clone(), listed.clone()))];
     received(&mut lists).await;

@@ -38,7 +38,7 @@ pub(crate) enum Order {
 }
 
 impl Options {
-    /// True if the figure is selected. The comparison must be requested, because it is slow and
+    /// True if the figure is selected. The comparison runs only on request, because it is slow and
     /// needs a Go toolchain.
     pub(crate) fn selects(&self, name: &str) -> bool {
         let named = |selected: &String| {

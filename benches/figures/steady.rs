@@ -106,7 +106,7 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
 }
 
 /// Returns the rate of commands that each daemon of `trio` sent to the primary. Each daemon has its
-/// own application name. A kind of command that no daemon sends gets a row too.
+/// own application name. A command that no daemon sends also has a row.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();

@@ -198,8 +198,8 @@ fn work(journal: &Path) -> [String; 3] {
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
-    // The kernel releases this lock only once the process no longer exists, possibly after the
-    // recorded end.
+    // The kernel releases this lock only when the process is gone, which may be after the recorded
+    // end.
     let there = File::create(journal.with_extension("there")).expect("create a file");
     let alone = there.try_lock().is_ok();
     let mut journal = OpenOptions::new()

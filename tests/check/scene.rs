@@ -167,8 +167,8 @@ impl Answer {
         all.remove(0)
     }
 
-    /// Asserts the state of the only check with this name, and that its detail or remedy contains a
-    /// text.
+    /// Asserts the state of the only check with this name. Its detail or remedy must contain
+    /// `text`.
     #[track_caller]
     pub(crate) fn says(&self, name: &str, result: &str, text: &str) {
         let check = self.one(name);

@@ -163,7 +163,8 @@ async fn servers_of_other_sets_fail_and_a_missing_set_name_is_a_warning() {
         ReplicaSet::builder().name("other").members(1).start().await,
     ];
     let servers = format!("{},{}", set.node(0).address(), other.node(0).address());
-    // The driver ignores the server of the other set, but the connection string is wrong.
+    // The driver ignores the server of the other set, but the command must report the wrong
+    // connection string.
     let named = format!("mongodb://{servers}/?replicaSet=testbed");
     let answer = scene.check(&named).flag(TIMEOUT).run().await;
     let stranger = format!("{} is part of replica set other", other.node(0).address());
@@ -201,7 +202,8 @@ async fn a_member_on_ipv6_is_recognized_by_its_address() {
     let began = Instant::now();
     let uri = format!("mongodb://{address}/?replicaSet=testbed");
     let answer = scene.check(&uri).run().await;
-    // A check that could not match the member's state to its address would use up its time limit.
+    // If the command could not match the member's state to its address, the check would run until
+    // its time limit.
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     answer.says("name-resolution", "ok", "::1");
     answer.says("server", "ok", "accepts writes");

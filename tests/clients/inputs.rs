@@ -1,6 +1,6 @@
-//! Generates status files and event lines for the packages' tests. The inputs come from the corpus
-//! and from further cases, filled in with this machine's boot id and time namespace, and a
-//! deadline.
+//! Generates status files and event lines for the packages' tests. The inputs are those in the
+//! corpus and further cases. This machine's boot id and time namespace, and a deadline, replace
+//! their placeholders.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

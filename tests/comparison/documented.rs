@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-/// Tests that show, with another design, a failure that a test on the page already shows.
+/// Tests that repeat, with another design, a failure that the page already shows.
 const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_document_with_a_ttl_index_is_deleted_under_its_owner",
     "a_locked_at_time_out_passes_under_its_owner",

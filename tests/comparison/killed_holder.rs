@@ -19,7 +19,6 @@ async fn a_counter_never_frees_the_slot_of_a_killed_holder_while_another_runs() 
     fixture.acts_more("b", 1).await;
 }
 
-/// Without an expiry, every later acquisition times out.
 #[tokio::test]
 async fn a_lock_without_expiry_stays_with_its_killed_holder() {
     let means = ByHand {

@@ -11,7 +11,8 @@ use crate::contest::{Contest, LONG, eventually, records};
 /// Number of handoffs. The standby must win at least one handoff. On a busy machine, the standby
 /// may miss its head start and lose the other handoffs.
 const HANDOFFS: usize = 20;
-/// Maximum time until the leader hands over: an interval, a lease duration and a round trip.
+/// Maximum time until the leader hands over: `lease.prefer_interval`, a lease duration and a round
+/// trip.
 const HANDOVER_MAX: Duration = Duration::from_secs(180);
 
 fn start(contest: &Contest, identity: &str, priority: u32, flags: &[&str]) -> Daemon {

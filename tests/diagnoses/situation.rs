@@ -9,7 +9,7 @@ use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Time limit for errors that must not be retried. With `--no-wait`, leasehold retries MongoDB
-/// calls for 18 s. The limit is shorter than this, but much longer than a busy machine needs.
+/// calls for 18 s. The limit is below 18 s, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
@@ -160,7 +160,7 @@ impl Situation {
         let began = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         let code = loop {
-            // The order matters, because a read after this check includes the last lines of an
+            // Check for the exit before reading, so that the text includes the last lines of an
             // exited command.
             let ended = child.try_wait().unwrap();
             let said = read();

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::target::eventually;
 
 const READERS: usize = 8;
-/// Time limit for a program to print that it leads: three intervals of the program.
+/// Time in which a deceived program would print that it leads: three of its intervals.
 const WRONG_MAX: Duration = Duration::from_millis(300);
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";

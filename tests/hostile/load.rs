@@ -11,8 +11,8 @@ use crate::target::{
     LONG, assert_unharmed, descriptors, eventually, forget_peak, loopback, peak, resident, stage,
 };
 
-/// Limit of the memory that clients may occupy. 64 connections and 32 streams of at most 48 KiB are
-/// 4.5 MiB. The allocator may retain another 4.5 MiB.
+/// Limit of the memory that clients may occupy. 64 connections and 32 streams, each with at most 48
+/// KiB, need 4.5 MiB. The allocator may retain another 4.5 MiB.
 const MEMORY_MAX: u64 = 9 * 1024 * 1024;
 /// Limit of the descriptors that clients may occupy: one for each connection and stream, and as
 /// many again for evicted connections that are still closing.

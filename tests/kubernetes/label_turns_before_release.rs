@@ -1,7 +1,7 @@
 //! Goal: during a handoff, a Service never routes to two pods. The old leader's label is `follower`
-//! before the lease is free, even if the API server needs almost `label_wait`. Method: a proxy
-//! delays the demotion, and watches record the order of the changes. If the machine is so slow that
-//! `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
+//! before the lease is free, even if the API server takes almost `label_wait` to answer. Method: a
+//! proxy delays the demotion, and watches record the order of the changes. If the machine is so
+//! slow that `label_wait` may have elapsed, the handoff proves nothing, and the test repeats it.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

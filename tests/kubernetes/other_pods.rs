@@ -33,7 +33,7 @@ fn a_new_leader_removes_the_label_of_a_lost_leader() {
     });
 }
 
-/// Checks on a real API server the answer that the publisher's unit tests assume.
+/// Checks that a real API server answers as the publisher's unit tests assume.
 #[test]
 fn if_no_pod_has_the_label_the_list_is_null() {
     in_cluster(async |cluster| {

@@ -32,7 +32,7 @@ fn without_the_right_the_daemon_leads_and_one_line_names_the_missing_rule() {
             "I12"
         );
 
-        // A step-down writes the label immediately. A retry would wait a minute.
+        // A step-down writes the label immediately, whereas a retry would wait a minute.
         cluster.grant().await;
         assert_eq!(daemon.term_and_exit(LONG).await, 0);
     });

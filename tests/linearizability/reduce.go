@@ -71,8 +71,9 @@ func uncertain(op *operation) bool { return op.kind == release && op.outcome == 
 // reduceFence returns events that can be ordered if and only if the fenced writes can be ordered.
 //
 //   - Accepted writes take effect in the order of their tokens.
-//   - A refused write has no effect, and the highest accepted token only grows. The latest possible
-//     time of a refused write, its return, therefore allows the most operations.
+//   - A refused write has no effect, and the highest accepted token only grows. A refused write
+//     therefore allows the most operations if it takes place at its return, the latest possible
+//     time.
 //   - If several writes with an unknown outcome have one token, the earliest write allows the most
 //     operations. It takes effect as soon as all accepted writes with lower tokens may have taken
 //     effect, because an early effect explains at least as many refusals as a later effect.

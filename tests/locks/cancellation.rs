@@ -37,7 +37,7 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
 }
 
 /// Runs `begin` with one more poll each time, drops the result, and asserts that the lock is free.
-/// Returns the number of polls that complete the future.
+/// Returns the number of polls that completed the future.
 async fn leaves_nothing<T>(
     stage: &Stage,
     lock: &Lock,

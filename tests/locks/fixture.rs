@@ -179,8 +179,8 @@ pub(crate) fn renew(number: u16, new: u16) -> LockOperation {
     }
 }
 
-/// Removes the entry `number` at its first revision, at a renewal's revision, or at the revision of
-/// [`sweep`].
+/// Removes the entry `number` if it has its first revision, a renewal's revision, or the revision
+/// that [`sweep`] uses.
 pub(crate) fn leave(number: u16) -> LockOperation {
     leave_by(number, (10..=40).chain([number, number + 100]))
 }

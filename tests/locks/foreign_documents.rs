@@ -15,7 +15,7 @@ use crate::fixture::{
     shared_stage, store, stored, sweep, token,
 };
 
-/// Paths of the fields that get unusual values. `0` is the only entry of a list.
+/// Paths of the fields that get unusual values. `0` stands for the only entry of a list.
 const PATHS: [&str; 27] = [
     "schema",
     "kind",

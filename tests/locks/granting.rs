@@ -17,8 +17,8 @@ use crate::fixture::{
 use leasehold::election::ResourceName;
 use leasehold::lock::{EntryMode, LockOperation};
 
-/// Number of acquisitions. At least one of them must end before its delayed confirmation is due. On
-/// a busy machine, the others may be slower.
+/// Number of acquisitions. At least one acquisition must end before its delayed confirmation is
+/// due. On a busy machine, the other acquisitions may take longer.
 const TRIES: u16 = 20;
 
 #[derive(Clone, Default)]

@@ -56,7 +56,8 @@ async fn an_acquisition_that_is_dropped_at_its_grant_has_no_minimum_hold() {
     let mut acquiring = Box::pin(lock.acquire());
     let store = store(&stage);
     applied(&store, LockOperation::Create { seen: token(0) }).await;
-    // The first poll starts the contender. No later poll receives the guard.
+    // The first poll starts the contender. The test never polls again, so the guard is not
+    // returned.
     let polled = futures_util::poll!(&mut acquiring);
     assert!(polled.is_pending());
     eventually("the entry declares its minimum hold", async || {

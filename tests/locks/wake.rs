@@ -137,7 +137,7 @@ async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
     assert_eq!(next_hint(&mut news).await, Hint::Next);
     assert_eq!(next_hint(&mut news).await, granted(2, 2));
     watching.abort();
-    // A second stream starts when it is opened, not at the join.
+    // A second stream starts when it is opened, so it misses the changes since the join.
     let watching = tokio::spawn(store.watch(claim(2)));
     let since_join = false;
     assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });

@@ -28,7 +28,6 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     a.wait_stream().await;
     b.wait_stream().await;
     let monitor = LeaderMonitor::of([&a, &b]);
-    // Transfer the lease to b.
     let request = doc! {
         "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
     };

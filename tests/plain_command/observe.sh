@@ -11,7 +11,7 @@ relation() {
     if [ "$1" = $$ ]; then echo own; elif [ "$1" = "$2" ]; then echo 'of the shell'; else echo another; fi
 }
 
-# Runs before this shell redirects its output.
+# Lists the descriptors before this shell redirects its output.
 descriptors=
 for fd in $me/fd/*; do
     # Skips the descriptor that the shell used to list the directory.

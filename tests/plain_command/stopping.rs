@@ -1,6 +1,6 @@
-//! leasehold stops a command even if the parent has blocked signals. As configured, leasehold stops
-//! all of the command's processes or only the first. leasehold ends processes that a command leaves
-//! behind, and survives a failed write to an output.
+//! leasehold stops a command even if the parent has blocked signals. Depending on the
+//! configuration, leasehold stops all of the command's processes or only the first process.
+//! leasehold ends processes that a command leaves behind, and survives a failed write to an output.
 
 use std::process::Child;
 

@@ -322,7 +322,8 @@ fn ctrl_c_ends_the_script_around_an_operators_command() {
     is_interrupted(&place, &watch, "> changes", ("changes", "present"));
     let web = ["web", "--listen=127.0.0.1:0"];
     is_interrupted(&place, &web, "", ("screen", "listening on"));
-    // timeout(1) moves the command into a background group, which the table would stop.
+    // timeout(1) runs the command in a background process group, which the kernel would stop if the
+    // command drew a table. The command prints lines instead.
     let scene = place.scene(Tool::Lock);
     let script = format!("timeout 2 {}\necho $? >> noted\n", scene.operators(&watch));
     let mut terminal = Terminal::new(&scene, "bash", &script);

@@ -83,7 +83,7 @@ pub(super) fn page(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the paragraphs of a template or of a file of values, and their line numbers.
+/// Returns the paragraphs of a template or a values file, and their line numbers.
 pub(super) fn template(source: &str) -> Vec<(usize, String)> {
     paragraphs(source, |line| {
         Some(line.trim_start().trim_start_matches('#'))

@@ -1,6 +1,6 @@
 //! Creates the situation of each runbook in docs/operations.md on a real replica set, runs the
-//! runbook's commands, and compares their output with the page. Situations that a runbook quotes in
-//! a table are created too.
+//! runbook's commands, and compares their output with the page. Also creates the situations in a
+//! runbook's table.
 
 use std::process::Command;
 use std::time::Duration;

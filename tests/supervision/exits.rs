@@ -1,5 +1,5 @@
-//! Goal: after a command has ended, no replica keeps the lease without a command. As configured,
-//! the daemon exits or another replica takes over.
+//! Goal: after a command has ended, no replica keeps the lease without a command. Depending on the
+//! configuration, the daemon exits or another replica takes over.
 
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use crate::contest::{PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Number of faults. A fault takes between milliseconds and two seconds (an election); all faults
-/// together take less than a minute.
+/// Number of faults. A fault takes between a few milliseconds and two seconds (an election); all
+/// faults together take less than a minute.
 const FAULTS: u32 = 16;
 
 /// Generates random times and targets. A weak generator suffices.

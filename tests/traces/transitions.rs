@@ -60,7 +60,7 @@ impl Run {
         assert!(found, "{expected:?}: {violations:#?}");
     }
 
-    /// Asserts that the checker skips the leases' changes in the changed run for the expected
+    /// Asserts that, in the changed run, the checker skips the leases' changes for the expected
     /// reason.
     fn skipped(&self, expected: &str, change: impl FnOnce(&mut Self)) {
         let mut changed = self.clone();
@@ -241,7 +241,8 @@ fn calls_are_changed(run: &Run) {
         let effects = run.trace[asked]["turn"]["effects"].as_array_mut().unwrap();
         effects.retain(|effect| effect["Call"]["operation"]["Renew"].is_null());
     });
-    // Find a renewal with an unknown outcome, because an unknown read explains no change.
+    // Find a renewal with an unknown outcome, because a read with an unknown outcome explains no
+    // change.
     let renews = |line: &Value, call: &Value| {
         let effects = line["turn"]["effects"].as_array().into_iter().flatten();
         let mut asked = effects.filter(|effect| effect["Call"]["id"] == *call);

@@ -1,5 +1,5 @@
-//! Goal: a link opens the details of its lease, also after a login. A link to a lease that does not
-//! exist, and details that are open while their document is deleted, say so.
+//! Goal: a link opens the details of its lease, also after a login. The page reports if the linked
+//! lease does not exist, or if a document is deleted while its details are open.
 
 use mongodb::bson::doc;
 use serde_json::json;

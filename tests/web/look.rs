@@ -124,7 +124,7 @@ async fn the_summary_counts_and_filters() {
             .await;
     }
     let groups = "[...document.querySelectorAll('#rows .group')].map((group) => group.textContent)";
-    // A renewal of a busy machine may be late.
+    // On a busy machine, a renewal may be late.
     let grouped = json!([
         "Attention (4)",
         "Leases (6)",
@@ -179,7 +179,8 @@ async fn the_summary_counts_and_filters() {
         .await;
     let pressed = "document.querySelector('[data-only=silent]').getAttribute('aria-pressed')";
     assert_eq!(browser.value(pressed).await, "true");
-    // Neither the search nor the button is the only filter to clear.
+    // Set further filters in addition to the pressed button, because `#clear` must clear all of
+    // them.
     browser.value("document.querySelector('#kind').value = 'alone'; document.querySelector('#search').value = 'orders'").await;
     browser
         .until("!document.querySelector('#nothing').hidden")

@@ -144,8 +144,8 @@ impl Plan {
     }
 }
 
-/// Returns this binary's command line, as a starter if STARTER is set and as the stand-in
-/// otherwise.
+/// Returns this binary's command line. The process becomes a starter if STARTER is set, and
+/// otherwise the stand-in.
 fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)

@@ -28,7 +28,7 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// Number of polls without an answer after which the elector is signaled again.
+/// Number of unanswered polls after which the elector is signaled again.
 const ASK_AGAIN: u64 = 50;
 const SETTLE: Duration = Duration::from_millis(250);
 /// Each pause is this much longer than the previous pause, modulo the retry period, so that

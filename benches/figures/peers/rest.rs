@@ -104,8 +104,8 @@ async fn electors(setup: &Setup) -> Result<Vec<Row>, String> {
 async fn candidates(setup: &Setup) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let (_candidates, pids) = etcdctl::resting(&etcdctl).await;
-    // All three candidates keep their sessions alive equally often, and etcd does not count
-    // requests per client.
+    // etcd counts only the total. All three candidates send equally many requests to keep their
+    // sessions alive.
     let requests = async || vec![etcdctl.etcd.messages().await / 3.0; 3];
     let mut rows = at_rest(setup, ELECT, &pids, requests).await;
     rows.push(size(ELECT, &etcdctl.program));
