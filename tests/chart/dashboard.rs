@@ -14,7 +14,7 @@ use crate::helm::{Objects, root, succeed, tool};
 /// Labels that a scrape adds to each series. Only series of injected pods have the last label.
 const TARGET_LABELS: [&str; 5] = ["namespace", "pod", "instance", "job", "injected_by"];
 
-/// Each dashboard with the unit tests of its panels.
+/// The file of each dashboard, and the file of its panels' unit tests.
 const DASHBOARDS: [(&str, &str); 2] = [
     ("leasehold.json", "dashboard.test.yaml"),
     ("collection.json", "collection.test.yaml"),

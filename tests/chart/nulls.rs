@@ -220,7 +220,7 @@ fn null_replicas_are_left_to_an_autoscaler() {
         let there = deployments.get("orders").await.unwrap();
         assert_eq!(there.spec.unwrap().replicas, Some(5));
 
-        // As documented, the release gets one replica if its previous values contained a number.
+        // As documented, null sets one replica if the release previously set a number.
         place.chart("install", "named", &[]).unwrap();
         place.chart("upgrade", "named", &null).unwrap();
         let there = deployments.get("named").await.unwrap();

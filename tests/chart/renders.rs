@@ -294,7 +294,7 @@ fn every_value_has_a_comment() {
         let lines: Vec<_> = text.lines().collect();
         let mut values = 0;
         // A map without a comment only groups values. A map with a comment counts as one value, and
-        // its comment describes its contents.
+        // the comment describes the map's contents.
         let mut passed_on = None;
         for (index, line) in lines.iter().enumerate() {
             let indent = line.len() - line.trim_start().len();

@@ -61,7 +61,7 @@ impl Ran {
     }
 }
 
-/// Runs an operator's command, or `lock`, until its last line is an error that contains these
+/// Repeats an operator's command, or `lock`, until its last line is an error that contains these
 /// texts.
 pub(crate) async fn refused(stage: &Stage, arguments: &[&str], parts: &[&str]) -> Ran {
     let uri = stage.set().uri();
@@ -80,7 +80,7 @@ pub(crate) fn lock(stage: &Stage, name: &str, flags: &[&str]) -> Command {
     stage.command(&stage.set().uri(), &arguments)
 }
 
-/// Tries to acquire a lock without waiting, until MongoDB's error contains these texts.
+/// Repeatedly tries to acquire a lock without waiting, until MongoDB's error contains these texts.
 pub(crate) async fn lock_refused(stage: &Stage, name: &str, parts: &[&str]) {
     let arguments = ["lock", name, "--lease-duration=3s", "-n", "--", "true"];
     let _ = refused(stage, &arguments, parts).await;

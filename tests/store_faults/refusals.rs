@@ -152,7 +152,7 @@ async fn fail(set: &ReplicaSet, commands: &[&str], code: i32) {
         .await;
 }
 
-/// Runs each command until its last line names the error and a remedy.
+/// Repeats each command until its last line names the error and a remedy.
 async fn all_refused(stage: &Stage, commands: &[&[&str]], shown: &str) {
     let named = format!("({shown}): ");
     let parts = [named.as_str()];

@@ -17,7 +17,6 @@ use crate::world::Places;
 
 pub(crate) const SIDECAR: &str = "sidecar";
 pub(crate) const LEASE: &str = "orders";
-/// Delay between a daemon's exit and its restart.
 const RESTART: Duration = Duration::from_millis(500);
 
 /// The workload's source of authority.

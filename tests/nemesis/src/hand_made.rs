@@ -22,7 +22,6 @@ use crate::actors::Work;
 use designs::{FindAndModify, HandMade, Terms, TtlIndex};
 
 const PACE: Duration = Duration::from_millis(20);
-/// Interval at which contenders for these locks poll.
 const POLL: Duration = Duration::from_millis(100);
 /// Number of extensions that a holder sends within one lifetime of the lock.
 const EXTENSIONS: u32 = 3;

@@ -132,7 +132,7 @@ mod tests {
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).expect("bind a reserved port");
         assert!(!is_free(port.number()));
         drop(listener);
-        // A child that another test forks inherits the listener until the child executes its
+        // A child that another test forks holds a copy of the listener until the child executes its
         // program.
         let end = Instant::now() + Duration::from_secs(60);
         while !is_free(port.number()) {

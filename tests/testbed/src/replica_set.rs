@@ -200,8 +200,8 @@ impl ReplicaSet {
     }
 
     /// Starts a replica set on another port with a copy of a member's data, like a restored backup.
-    /// The copy has this set's name and id, and is its only member. Kills the member while copying
-    /// its data.
+    /// The copy has this set's name and id, and is its only member. Kills the member, copies its
+    /// data and restarts the member.
     ///
     /// # Panics
     /// If the copy cannot be started.

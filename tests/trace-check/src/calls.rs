@@ -73,7 +73,6 @@ impl Call {
     }
 }
 
-/// A reply as the machine received it.
 pub(crate) struct Reply {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome,

@@ -96,8 +96,8 @@ fn sent_at(operation: &LockOperation, after: &LockDocument) -> WallMillis {
 }
 
 /// Copies the dates of the grants between `before` and `actual` into `expected`. The dates are
-/// informational: a date is the time of the server, or of the join if an older version granted the
-/// lock.
+/// informational: each is the server's time, or the time of the join if an older version granted
+/// the lock.
 pub(super) fn date_grants(
     expected: &mut LockDocument,
     before: &LockDocument,
