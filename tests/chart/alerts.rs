@@ -1,6 +1,6 @@
 //! Goal: each fault fires its alert and no other alert. Method: `promtool` evaluates the rendered
-//! rules against the series in alerts.test.yaml. Another test checks that alerts.test.yaml contains
-//! a case in which each alert fires and a case in which it does not.
+//! rules against the series in alerts.test.yaml. Another test checks that, for each alert,
+//! alerts.test.yaml contains a case in which the alert fires and a case in which it does not.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Goal: the dashboards and the rules query only metrics that exist, and each panel shows correct
-//! values in each documented topology. Method: looks up every metric and label of each expression
-//! in docs/metrics.md and docs/collection-metrics.md; another test compares these pages with a
-//! scrape. promtool evaluates the panels on the series of dashboard.test.yaml and
-//! collection.test.yaml.
+//! values in each documented topology. Method: checks that docs/metrics.md and
+//! docs/collection-metrics.md list every metric and label that the expressions use; another test
+//! compares these pages with a scrape. promtool evaluates the panels on the series of
+//! dashboard.test.yaml and collection.test.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

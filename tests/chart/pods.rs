@@ -1,6 +1,6 @@
-//! Goal: platform settings (labels, registries, pull secrets, pod fields, options of the Service
-//! and of scrapes) reach every object, image and pod of the chart. Method: parses helm's output
-//! with the settings off, at their defaults, and with other values.
+//! Goal: platform settings (labels, registries, pull secrets, pod fields, Service options, scrape
+//! options) reach every object, image and pod of the chart. Method: parses helm's output with the
+//! settings off, at their defaults, and with other values.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Goal: `helm rollback`, which renders no templates, behaves as the table in docs/kubernetes.md
-//! states for each change that an upgrade checks. An injector's collection must not change while
-//! injected pods may be using it. Method: runs helm 3 and 4 on a real API server.
+//! Goal: `helm rollback`, which renders no templates, has the effect that the table in
+//! docs/kubernetes.md states, for each change that an upgrade checks. An injector's collection must
+//! not change while injected pods may be using it. Method: runs helm 3 and 4 on a real API server.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};

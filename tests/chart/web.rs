@@ -182,8 +182,8 @@ fn invalid_scheduling_fields_are_refused() {
     );
 }
 
-/// The page's pod keeps running while the workload has no replicas, so a selector that matched the
-/// page's pod would wait indefinitely.
+/// The page's pod keeps running while the workload has no replicas, so a wait whose selector
+/// matches the page's pod would never end.
 #[test]
 fn the_documented_wait_before_a_rollback_matches_only_pods_of_the_workload() {
     let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();

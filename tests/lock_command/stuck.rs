@@ -1,6 +1,6 @@
 //! Goal: a job whose command survives SIGKILL exits without releasing the lock (I6). Method: the
-//! command, or a process that it leaves, runs as another user, so a job without CAP_KILL cannot
-//! kill it.
+//! command, or a process that it leaves behind, runs as another user, so a job without CAP_KILL
+//! cannot kill it.
 
 use std::process::Command;
 

@@ -75,9 +75,9 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     begun.elapsed()
 }
 
-/// The assertion depends on the measured time without writes, because a majority may not
-/// acknowledge any write until 18 s after the primary freezes. A new primary is elected after 12 s,
-/// and the remaining secondary waits a few more seconds for its old sync source.
+/// The assertion depends on the measured time without writes, because a majority may acknowledge no
+/// write for up to 18 s after the primary freezes. A new primary is elected after 12 s, and the
+/// remaining secondary waits a few more seconds for its old sync source.
 #[tokio::test]
 async fn freezing_the_primary_does_not_end_a_default_leadership() {
     let set = default_set().await;

@@ -30,8 +30,8 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// Longest gap in the work, if the gap began during or after this fault and no other fault was
-    /// active.
+    /// Longest gap in the work that began during or after a fault of this kind while no other fault
+    /// was active.
     pub(crate) longest_gap: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     pub(crate) overlaps: usize,
     pub(crate) after: BTreeMap<String, usize>,
-    /// By kind of fault, the longest gap in the work that began during or after the fault, if no
+    /// By kind of fault, the longest gap in the work that began during or after the fault while no
     /// other fault was active.
     pub(crate) longest: BTreeMap<String, Duration>,
 }

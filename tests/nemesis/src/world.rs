@@ -264,7 +264,7 @@ impl World {
 impl World {
     /// Returns the maximum time until a candidate leads after the last fault was healed. In this
     /// time MongoDB elects a primary, and followers see the last write within two polls, wait a
-    /// lease duration, and retry, all on a busy machine.
+    /// lease duration, and retry. The result includes a margin for a busy machine.
     pub(crate) fn recovery_max(&self) -> Duration {
         let timings = self.profile.timings();
         let polls = 2 * (timings.retry_interval + timings.operation_timeout);

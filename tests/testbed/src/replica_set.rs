@@ -64,8 +64,8 @@ impl ReplicaSet {
         ReplicaSetBuilder::new()
     }
 
-    /// Returns the connection string, with the root user if the replica set has users, and with the
-    /// client's certificate if it has TLS.
+    /// Returns the connection string, with the root user if the replica set requires a login, and
+    /// with the client's certificate if the set uses TLS.
     pub fn uri(&self) -> String {
         self.uri_of(self.root.as_ref())
     }

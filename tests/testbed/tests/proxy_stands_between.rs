@@ -1,6 +1,6 @@
-//! Goal: verify that a driver that discovers the replica set keeps using its proxy, and that the
-//! proxy affects no other client. Method: connect to real sets with one client through the proxy
-//! and another without it.
+//! Goal: verify that a driver still uses its proxy after it has discovered the replica set, and
+//! that the proxy affects no other client. Method: connect to real sets with one client through the
+//! proxy and another without it.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 #![allow(clippy::disallowed_methods)] // The test measures with its own clocks.

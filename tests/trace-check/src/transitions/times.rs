@@ -46,8 +46,8 @@ impl Times {
         bounds.position(|contradicts| contradicts)
     }
 
-    /// Returns true if, at some time in a range, the document may have been in the state that its
-    /// first `state` changes produced. An unknown bound does not limit the range.
+    /// Returns true if, at some time in a range, the document may have been in the state after its
+    /// first `state` changes. An unknown bound does not limit the range.
     pub(super) fn may_show(
         &self,
         state: usize,
