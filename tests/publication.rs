@@ -1,6 +1,6 @@
-//! Goal: whatever fault a disk has, a reader of a status file never trusts a leader after its
-//! deadline (I4), and the disk never delays the election. Method: runs the real writer on a small
-//! tmpfs that is full, read-only, or hangs.
+//! Goal: on a faulty disk, a reader of a status file never trusts a leader after its deadline (I4),
+//! and the disk never delays the election. Method: runs the real writer on a small tmpfs that is
+//! full, read-only, or hangs.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;
@@ -115,8 +115,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Reopens a directory. The lock may stay held for a moment, because a child that another test has
-/// just forked inherits this process's descriptors until the child executes its program.
+/// Reopens a directory. The lock may stay held for a moment: a child that another test has just
+/// forked keeps this process's descriptors open until the child executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("the directory is not locked", || {

@@ -1,6 +1,6 @@
 //! Goal: a user who copies a program from docs/reading-status.md never acts on an expired status
 //! file. Method: runs each program from the page on the directories of a leader and of a follower,
-//! and on directories that are stale, from another boot, torn, or absent.
+//! and on directories that are absent or contain a stale or torn file, or a file from another boot.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 use std::fs;

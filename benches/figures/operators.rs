@@ -1,5 +1,5 @@
-//! Measures the operators' commands: a requested step-down compared with a handoff by SIGTERM, and
-//! the cost of a live view of many leases, on a terminal and for many browsers.
+//! Measures the operators' commands. Compares a requested step-down with a handoff by SIGTERM, and
+//! measures what a live view of many leases costs, on a terminal and in many browsers.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -170,7 +170,7 @@ async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said
         let (said, old_token) = (&mut said[lease], tokens[lease]);
         match (is_old, seen.leads_until_ns()) {
             (true, Some(until)) if seen.token() == Some(old_token) => said.old_until_ns = until,
-            // A file that no longer says leader ends the leadership before its deadline.
+            // If a file no longer says leader, the leadership ended before its deadline.
             (true, _) => said.old_until_ns = said.old_until_ns.min(seen.at_ns),
             (false, Some(until)) => {
                 let sent = until - nanos(TIMINGS.renew_deadline);

@@ -43,7 +43,7 @@ const BETWEEN: Duration = Duration::from_millis(500);
 const STAGGER: Duration = Duration::from_millis(137);
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 
-/// A row's samples in the inner process's output.
+/// The samples of a row, as the inner process writes them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Series {
     what: String,

@@ -53,7 +53,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 pub(crate) struct Work {
     /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// Number of times that a thread went to sleep, and therefore of wakeups.
+    /// Number of times that a thread went to sleep, which equals the number of wakeups.
     pub(crate) wakeups: f64,
     /// Voluntary and involuntary context switches.
     pub(crate) switches: f64,

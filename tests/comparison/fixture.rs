@@ -19,8 +19,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
 /// A contender counts as excluded if it does not start its work within this time.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// Number of acts in about half a second of work. A holder that merely stops a little late performs
-/// fewer acts.
+/// Number of acts in about half a second of work. A holder that stops a little late performs fewer
+/// acts.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);

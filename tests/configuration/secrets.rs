@@ -1,5 +1,5 @@
 //! Goal (I12): no output contains the password of a connection string, wherever the string is set
-//! and whatever the error.
+//! and whatever error occurs.
 
 use leasehold::config::{KEYS, UriSource};
 

@@ -10,7 +10,7 @@ use mongodb::bson::Document;
 use serde_json::Value;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Timeout of waits that take milliseconds on an idle machine and longer on a busy machine.
+/// Timeout of waits that take milliseconds on an idle machine, but much longer on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);

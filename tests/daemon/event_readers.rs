@@ -73,7 +73,7 @@ async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scrat
     let stopped = boottime_ns();
     let frozen = daemon.status();
     reader.says("not leader").await;
-    // A stopped daemon sends no events. The daemon's file may be older than its last event by up to
+    // A frozen daemon sends no events. The daemon's file may be older than its last event by up to
     // one second and one renewal.
     let until = valid_until_ns(&frozen).unwrap();
     assert!(

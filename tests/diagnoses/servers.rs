@@ -67,8 +67,8 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("server that closes connections", &cut)
             .says("the server, or a proxy before it, closes each connection at once: it may have"),
         Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
-            // The error reaches either the driver's monitor or, if the monitor got the last free
-            // connection, a call.
+            // Usually the driver's monitor gets the error. If the monitor got the last free
+            // connection, a call gets the error.
             .says("reached its limit of connections (maxConns, ulimit -n)")
             .never_says("TLS"),
         Situation::locks("no primary", &of_set(&deposed, SET))

@@ -1,5 +1,5 @@
 //! Goal: after a start, a handoff, a crash and a restart, the label marks the leader's pod, and a
-//! Service that selects the label does not keep routing to another pod.
+//! Service that selects the label stops routing to any other pod.
 
 use crate::cluster::{LONG, in_cluster, wait_in_sync};
 

@@ -83,8 +83,8 @@ type violation struct {
 	// The event that must come next but is not legal.
 	stuck *event
 	// The unordered events that explain the violation: the ends of the holders, the acquisitions of
-	// lower tokens that the stuck event needs, and other events that begin before the stuck event ends
-	// and could come next.
+	// lower tokens that must precede the stuck event, and the other events that could come next,
+	// because they begin before the stuck event ends.
 	others []*event
 }
 

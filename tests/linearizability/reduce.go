@@ -10,8 +10,8 @@ import (
 type event struct {
 	op          *operation
 	from, until int64
-	// The next lower token, which must take effect before this token, because only an order by tokens
-	// can include all operations. 0 if there is no lower token.
+	// The next lower token, or 0 if there is none. It must take effect before this token, because only
+	// an order by tokens can include all operations.
 	after int64
 }
 
@@ -111,7 +111,7 @@ func reduceFence(ops []*operation) []*event {
 type floor struct{ token, latest int64 }
 
 // orderByToken sets, for each successful operation of a kind, the lower token that must take effect
-// first. It returns the tokens in order.
+// first. It returns the tokens in ascending order.
 func orderByToken(events []*event, kind kind) []floor {
 	var floors []floor
 	for _, e := range events {

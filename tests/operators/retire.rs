@@ -55,7 +55,7 @@ async fn a_retired_lease_is_hidden_and_its_next_leader_gets_a_higher_token() {
     let described = leasehold(&stage, &["describe", &lease]).await;
     described.expect(0, &["retire", "olga", "Token:     2\n"]);
 
-    // An acquisition ends the retirement without an option or a command.
+    // An acquisition ends the retirement. No option or command is needed.
     let c = stage.candidate("c").start();
     c.wait_leads_with(3, LONG).await;
     assert_eq!(listed(&stage, &[]).await, states([("held", false)]));

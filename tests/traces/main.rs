@@ -132,8 +132,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
     assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
-    // Each of these acquired and started a command: at least three leaders of one lease, the leader
-    // of the other lease, and every job.
+    // At least three leaders of one lease, the leader of the other lease, and every job acquired
+    // and started a command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");
     assert!(checked.guards >= 4 + 3 * JOBS, "{checked:?}");
     assert!(

@@ -1,8 +1,8 @@
 //! Goal: exactly one call explains each change of a lease or lock, and the call's state machine
 //! received the right outcome. The checker refuses any other history. Method: record traces and
 //! changes of real daemons and jobs on a real replica set, with an election, an unacknowledged
-//! renewal, a frozen and a killed leader, and operators. The checker must accept the recording, and
-//! must refuse it after any single change.
+//! renewal, a frozen leader, a killed leader, and operators' requests. The checker must accept the
+//! recording, and must refuse it after any single change.
 
 use std::path::Path;
 use std::process::Command;

@@ -38,7 +38,7 @@ async fn a_minimum_hold_needs_no_attention() {
     browser.close().await;
 }
 
-/// Returns a lock with a minimum hold of 10 minutes, whose work ended at this time.
+/// Returns a lock whose work ended at `over_at`, with a minimum hold of 10 minutes.
 fn over(name: &str, identity: &str, over_at: DateTime) -> Document {
     let holder = entry(identity, "exclusive", Some(1), 20.0);
     let over = doc! { "at_least_ms": 600_000_i64, "over": true, "over_at": over_at };

@@ -1,5 +1,5 @@
-//! A collection that resembles production: leases and locks with a history. Some leases are paused
-//! or silent or have no candidate, and some locks have waiters.
+//! A collection that resembles production: leases and locks with a history. Some leases are paused,
+//! have a silent holder, or have no candidate. Some locks have waiters.
 
 use std::time::{Duration, SystemTime};
 

@@ -22,8 +22,8 @@ async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let mut found = None;
     eventually("the shim waits", || {
         found = children(guard).first().copied();
-        // A parent waits until its shim has executed the program, so a stop signal to the shim
-        // would stop the parent too.
+        // The guard cannot run (vfork) until its shim has executed the program. Stopping the shim
+        // earlier would therefore stop the guard too.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
@@ -144,8 +144,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     };
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
     let (prepared, ..) = prepare(&fixture, script).await;
-    // The lock may stay held for a moment, because another test's forked child inherits this
-    // process's descriptors until the child executes its program.
+    // The lock may stay held for a moment: a child that another test has just forked keeps this
+    // process's descriptors open until the child executes its program.
     eventually("the waiting guard does not hold the lock", free).await;
     eventually("this process has locked the file", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -1,6 +1,6 @@
 //! Goal: if the disk hangs while the guard records a command in the claim file, the guard still
-//! enforces every deadline, and the command does not run unrecorded. The disk delays only the
-//! command.
+//! enforces every deadline, and the command does not run before it is recorded. The disk delays
+//! only the command.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
