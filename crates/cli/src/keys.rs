@@ -95,7 +95,7 @@ fn short<S: Selection>(key: &Key) -> Option<&'static str> {
 /// A command's configuration, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
-    /// The sources of the values.
+    /// The sources of the configuration values.
     pub sources: Sources,
     selection: PhantomData<S>,
 }

@@ -45,7 +45,7 @@ impl Needed {
         }
     }
 
-    /// Returns advice for the case that `suffices` is false.
+    /// Returns the remedy for a `renew_deadline` that is too short.
     pub fn remedy(&self) -> String {
         format!(
             "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",

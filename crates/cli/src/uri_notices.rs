@@ -15,7 +15,7 @@ pub struct UriNotices {
 }
 
 impl UriNotices {
-    /// Creates the log of a lease.
+    /// Creates a log of the notices of a lease.
     pub fn new(lease: ResourceName) -> Self {
         Self {
             lease,

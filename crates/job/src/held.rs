@@ -338,7 +338,6 @@ pub(super) fn run_within(
     }
 }
 
-/// Returns the result of the release if MongoDB responds within `patience`.
 pub(super) async fn conclude(
     locker: &mut Locker,
     succeeded: bool,
@@ -354,7 +353,7 @@ pub(super) async fn conclude(
     timeout(patience, concluded).await.ok()?
 }
 
-/// Returns `None` if the contender failed, because it has not released the lock.
+/// Returns `None` if the contender failed, because the lock was then not released.
 async fn finish(locker: &mut Locker) -> Option<LockEnd> {
     locker.wait().await.ok().map(|finished| finished.end)
 }

@@ -164,7 +164,6 @@ impl Deadline {
     }
 }
 
-/// Returns `None` if the deadline at the guard `pid` is not readable.
 fn lies_ahead(pid: i32) -> Option<bool> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let is_deadline = |path: &PathBuf| {

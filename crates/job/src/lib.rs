@@ -175,7 +175,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     Some(StandbyCommand::new(command, stopping(&config.workload)))
 }
 
-/// Warns that the number of slots changed, which MongoDB rejects only while jobs overlap.
+/// Warns of a changed number of slots. MongoDB rejects the change only while jobs overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want().slots());
     let shown = match before {

@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);
         let finished = finished(clock::boot_now());
         at(&path, "h/d.c", "boot").keep(&finished);
-        let text = fs::read_to_string(&path).expect("it took the FIFO's place");
+        let text = fs::read_to_string(&path).expect("the record replaced the FIFO");
         let largest = text.replace(r#""token":5"#, &format!(r#""token":{}"#, i64::MAX));
         assert_ne!(largest, text);
         fs::write(&path, largest).expect("written");

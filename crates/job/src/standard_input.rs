@@ -23,7 +23,6 @@ const ENDED: &str =
 /// Reading standard input would stop a background job, and the lock would expire.
 const BACKGROUND: &str = "standard input is a terminal, and this job is not in the foreground";
 
-/// Returns the reason if standard input cannot hold a lock.
 pub(super) fn check() -> Result<(), &'static str> {
     let input = io::stdin();
     if input.is_terminal() {

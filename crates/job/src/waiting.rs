@@ -25,12 +25,12 @@ use leasehold_status::render::date;
 /// Time limit for leaving the queue. If the entry remains, other waiters evict it after it expires.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
-/// Minimum wait for the first response of MongoDB, which shows if the lock is free.
+/// Minimum wait for the first response of MongoDB, which shows whether the lock is free.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// With an unlimited wait, a job gives up after MongoDB was unresponsive for this many lease
 /// durations. The limit exceeds any election or restart, but keeps cron jobs from piling up.
 const SILENCE_MAX_LEASES: u32 = 10;
-/// Minimum wait of a new attempt after the lock was lost before the work began.
+/// Minimum wait for a new attempt if the lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
 
 /// Maximum number of holders named in a line, because a name may have 253 bytes.

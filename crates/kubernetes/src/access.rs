@@ -56,8 +56,7 @@ pub struct Unusable {
 }
 
 impl Access {
-    /// Builds the access from [`SERVICE_HOST`], [`SERVICE_PORT`] and the directory of the
-    /// credentials. The error names the first missing part.
+    /// Finds the server and the credentials. The error names the first missing part.
     pub fn find(host: Option<&str>, port: Option<&str>, directory: &Path) -> Result<Self, String> {
         let variable = |name, value: Option<&str>| match value {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
@@ -95,9 +94,9 @@ impl Access {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Builds a client for one request from the current token and certificate files. Blocks if
-    /// their disk hangs. Dropping the client closes its connection: a reused connection may be
-    /// half-open and delay a demotion until a timeout.
+    /// Builds a client for one request from the current token and certificate files. Blocks if the
+    /// disk with these files hangs. Dropping the client closes its connection: a reused connection
+    /// may be half-open and delay a demotion until a timeout.
     ///
     /// kube's own client logs the text of every error, retries, and reads answers of any size. Its
     /// plugins, YAML and JSONPath would make up a fifth of the program.
@@ -157,7 +156,7 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a CA certificate"))?;
         }
-        // Explicit, because the driver may have installed a different default provider.
+        // Passed explicitly, because the driver may have installed a different default provider.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))

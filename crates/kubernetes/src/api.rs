@@ -34,7 +34,6 @@ pub struct Api {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) what: &'static str,
-    /// The unreadable file, or the cause of the failure.
     pub(super) detail: Option<String>,
     pub(super) status: Option<u16>,
     /// True if the request may still take effect, now or later.

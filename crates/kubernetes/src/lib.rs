@@ -1,5 +1,6 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label. Its maximum delay is in `docs/kubernetes.md`.
+//! Mutual exclusion does not depend on the label. See `docs/kubernetes.md` for the label's maximum
+//! delay.
 
 #![forbid(unsafe_code)]
 

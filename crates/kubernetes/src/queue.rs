@@ -24,7 +24,6 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Clones share the queue.
 #[derive(Debug, Clone)]
 pub(super) struct EventQueue {
     known: watch::Sender<KnownEvents>,

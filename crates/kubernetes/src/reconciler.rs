@@ -1,5 +1,5 @@
-//! Decides when to write the label, and which value, from the current status (level-triggered). If
-//! a write's outcome is unknown, writes again until that write can no longer take effect.
+//! Decides when to write the label, and which value, from the current status (level-triggered).
+//! Rewrites the label after a write of unknown outcome, until that write can no longer take effect.
 
 use std::time::Duration;
 

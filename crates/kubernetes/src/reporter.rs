@@ -118,7 +118,6 @@ fn object(requests: &Requests, event: &PodEvent, wall: SystemTime, random: u64) 
     })
 }
 
-/// Formats a time as `MicroTime` of the API.
 fn date(wall: SystemTime) -> String {
     humantime::format_rfc3339_micros(wall).to_string()
 }

@@ -9,7 +9,8 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of stale leaders. Further lists follow while pods are stale.
+/// Maximum number of pods in one list of stale leaders. More lists follow while stale leaders
+/// remain.
 pub(super) const PODS_MAX: usize = 20;
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";

@@ -40,7 +40,7 @@ pub struct ElectorOptions {
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that this machine has seen up to `token_remembered`, if known.
+    /// The longest lease duration that this machine recorded with `token_remembered`, if any.
     pub lease_longest_remembered: Option<Duration>,
     /// The predecessor's claim, if the predecessor is proven to have exited.
     pub predecessor_claim: Option<Claim>,

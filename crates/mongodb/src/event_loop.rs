@@ -86,7 +86,6 @@ macro_rules! state_machine {
 }
 pub(crate) use state_machine;
 
-/// Performs the IO of a state machine.
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
     type Hint: Send + 'static;

@@ -44,7 +44,7 @@ pub enum FencedError {
         /// The token of the newer holder; `None` if the stored fence is not a token.
         newest: Option<Token>,
     },
-    /// A different lease or lock fences the document. Tokens of different names are not comparable.
+    /// A different lease or lock fences the document.
     #[error("fenced write: the document is fenced by {name:?}; use a single lock per document")]
     OtherName {
         /// The stored name.
@@ -131,7 +131,7 @@ pub async fn update_one<T: Send + Sync>(
         return Err(FencedError::OtherName { name });
     }
     match stored.and_then(|stored| token(stored).ok()) {
-        // The document did not match during the write, but has begun to match since.
+        // The document has begun to match only after the write.
         Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }

@@ -374,7 +374,6 @@ mod tests {
 
     use super::*;
 
-    /// The lock may be acquired and lost between two checks, as when the machine is suspended.
     #[test]
     fn a_lock_that_is_lost_before_it_is_seen_to_be_held_is_lost() {
         let now = leasehold_clock::boot_now();

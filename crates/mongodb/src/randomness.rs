@@ -50,7 +50,6 @@ mod tests {
 
     const MOMENT: [u128; 3] = [1_790_000_000_000_000_000, 5_000_000_000, 7];
 
-    /// Copies of a machine generate different ids if any part of the moment differs.
     #[test]
     fn one_generator_gives_different_ids_at_different_moments() {
         for part in 0..MOMENT.len() {

@@ -186,8 +186,8 @@ pub enum StoreEvent<W = Watch> {
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment that contains the document. Informational, but it reveals that two daemons lead
-/// one lease because they use different deployments.
+/// The deployment that contains the document. Informational, but reveals when two daemons lead one
+/// lease on different deployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The kind of deployment.

@@ -48,7 +48,6 @@ fn server(
     (api, asked, made)
 }
 
-/// Returns a directory with a token and the authority's certificate.
 fn credentials(authority: &Certificates) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();

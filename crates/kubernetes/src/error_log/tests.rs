@@ -10,7 +10,6 @@ use super::*;
 use leasehold_core::election::{BootTime, Role};
 use leasehold_metrics::fixture;
 
-/// Captures the log in memory.
 #[derive(Debug, Default, Clone)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 

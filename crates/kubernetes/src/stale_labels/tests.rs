@@ -1,5 +1,5 @@
-//! Goal: verify the correction of other pods' labels. Method: a function acts as the API server. It
-//! answers lists and patches, and may change the state between two requests.
+//! Goal: verify the correction of other pods' labels. Method: a function acts as the API server.
+//! The function answers lists and patches, and may change the state between two requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -64,7 +64,6 @@ fn others(
     (stale_labels, asked)
 }
 
-/// Like [`others`], for a candidate that leads throughout.
 fn others_while_leading(answers: Box<Answers>) -> (StaleLabels, Arc<Mutex<Vec<String>>>) {
     others(watch::channel(leader()).1, answers)
 }

@@ -58,9 +58,9 @@ state_machine!(Election, Input, Effect, Status, Found, abandoned: Shutdown);
 pub(super) struct ElectionHost<S, F> {
     pub(super) store: S,
     pub(super) surfaces: F,
-    /// The pending answer of [`Surfaces::flush`] to a step-down.
+    /// The answer of [`Surfaces::flush`] that a step-down waits for.
     pub(super) demoting: Option<oneshot::Receiver<bool>>,
-    /// The pending answer of [`Surfaces::label_demoted`].
+    /// The answer of [`Surfaces::label_demoted`] that a step-down waits for.
     pub(super) label: Option<oneshot::Receiver<()>>,
 }
 
@@ -152,7 +152,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
     }
 }
 
-/// Waits for an expected answer. Waits indefinitely if no answer is expected.
+/// Waits for the answer; indefinitely if no answer is expected.
 async fn answer<T>(
     expected: &mut Option<oneshot::Receiver<T>>,
 ) -> Result<T, oneshot::error::RecvError> {

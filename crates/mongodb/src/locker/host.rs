@@ -17,7 +17,6 @@ pub(super) struct LockHost<F> {
     pub(super) store: MongoLockStore,
     pub(super) surfaces: F,
     pub(super) health: watch::Sender<StoreHealth>,
-    /// The claim whose change stream is followed, and the task that follows it.
     pub(super) watching: Option<(Claim, JoinSet<()>)>,
 }
 

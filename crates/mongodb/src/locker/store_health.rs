@@ -11,7 +11,6 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 /// MongoDB's health, as one contender sees it.
 #[derive(Debug, Clone, Default)]
 pub struct StoreHealth {
-    /// The failing reads; `None` while they succeed.
     reads: Option<ConsecutiveFailures>,
     /// The failing writes. Successful reads do not clear them, as a server may refuse only writes.
     writes: Option<ConsecutiveFailures>,

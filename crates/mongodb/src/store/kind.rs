@@ -17,7 +17,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns the kind behind a server of this type; `None` if it accepts no writes.
+    /// Returns the deployment kind for a server type; `None` if such servers accept no writes.
     pub(crate) fn of_server(server: ServerType) -> Option<Self> {
         match server {
             ServerType::RsPrimary => Some(Self::ReplicaSet),

@@ -274,7 +274,6 @@ impl<W: Send> PrimaryObserver for mpsc::Sender<StoreEvent<W>> {
     }
 }
 
-/// Publishes a value if it differs from the current value.
 pub(crate) fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
     channel.send_if_modified(|newest| {
         let is_new = *newest != value;

@@ -202,7 +202,6 @@ impl Deployment {
         Ok(())
     }
 
-    /// Returns the updated document, or `None` if the filter matched none.
     pub(super) async fn update(
         self: &Arc<Self>,
         filter: Document,
@@ -278,8 +277,7 @@ impl Deployment {
             .max_time(self.operation_timeout())
     }
 
-    /// Confirming reads are linearizable. Only standalone servers lack these, and cannot be
-    /// deposed.
+    /// Confirming reads are linearizable, except on standalone servers, which cannot be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         match confirm && self.kind() != Some(StoreKind::Standalone) {
             true => ReadConcern::linearizable(),

@@ -156,7 +156,7 @@ pub(super) fn declared(entry: &Document) -> Declared {
     }
 }
 
-/// Returns the interval of renewals that a holder declares; `None` if the holder leaves no hints.
+/// Returns the renewal interval that a holder declares; `None` if the holder leaves no hints.
 pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
     number(holder, "renew_interval_ms").map(Duration::from_millis)
 }

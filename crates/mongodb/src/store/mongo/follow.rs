@@ -29,7 +29,7 @@ const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open. Read the document now; the stream reports all later changes.
+    /// The stream is open, and reports all changes after a read that starts now.
     Opened,
     /// The stream is open. It reports each change since [`StreamHandler::since`].
     OpenedSince,

@@ -72,7 +72,7 @@ impl Hints {
         }
     }
 
-    /// Returns the declaration in an acquisition or a changed renewal: true if hints are left.
+    /// Returns whether hints are left, if `operation` declares this; otherwise `None`.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {

@@ -97,8 +97,7 @@ impl MongoLockStore {
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Removes the optional fields of an empty lock. Rejected if the lock has a holder or waiter,
-    /// or if its token differs from `seen`, because the lock was used in the meantime.
+    /// Clears the optional fields of a lock. Rejected if it is in use, or was used since `seen`.
     pub async fn prune(&self, seen: Token) -> Answer<FoundLock> {
         let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await

@@ -1,5 +1,5 @@
-//! Recognizes servers that are not MongoDB by host name or by replies to `hello` and `buildInfo`. A
-//! majority may be a single node or region, so two candidates could lead.
+//! Recognizes servers that are not MongoDB by host name or by replies to `hello` and `buildInfo`.
+//! On such servers, a majority may be a single node or region, so two candidates could lead.
 
 use mongodb::bson::{Bson, Document};
 

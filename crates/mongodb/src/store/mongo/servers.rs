@@ -218,7 +218,6 @@ impl Servers {
         known.answered || known.seen.contains_key(&canonical(address))
     }
 
-    /// Records the possible cause of failures; `None` removes it.
     pub(super) fn found(&self, address: &str, cause: Option<Cause>) {
         self.0.send_modify(|known| {
             match cause {

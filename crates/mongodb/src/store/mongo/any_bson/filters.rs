@@ -16,7 +16,6 @@ use leasehold_core::election::{
 use leasehold_reference::election as reference;
 
 const NAME: &str = "orders";
-/// The send time of every write.
 const NOW: i64 = 5;
 
 fn matches(filter: &Document, stored: &Document) -> bool {
@@ -321,7 +320,6 @@ proptest! {
     }
 }
 
-/// Verifies that the comparison above covers each kind of write.
 #[test]
 fn random_writes_match_often_enough_to_be_compared() {
     use proptest::strategy::ValueTree;

@@ -53,7 +53,6 @@ impl Deployment {
         self.operation_timeout() + lock(&self.examinations).extra()
     }
 
-    /// Examines the servers that a new client has not reached within [`EXAMINED_AFTER`].
     pub(super) fn examine_later(self: &Arc<Self>, servers: Vec<ServerAddress>, client: u64) {
         let deployment = Arc::downgrade(self);
         tokio::spawn(async move {

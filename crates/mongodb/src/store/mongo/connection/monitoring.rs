@@ -21,7 +21,7 @@ pub(in crate::store::mongo) enum Monitoring {
 }
 
 impl Monitoring {
-    /// Polling notices an election at a failed call, or at most one renewal interval later.
+    /// Polling notices an election when a call fails, or at most one renewal interval later.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,

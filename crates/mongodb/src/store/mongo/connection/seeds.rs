@@ -129,7 +129,7 @@ impl Seeds {
         self.monitored && home.members.contains(address)
     }
 
-    /// Returns the servers of other deployments that the driver could use, with descriptions.
+    /// Returns the address and description of each usable server of another deployment.
     fn strangers(
         &self,
         home: &DeploymentId,
@@ -256,7 +256,7 @@ impl Deployment {
     }
 
     /// Checks that all servers in the connection string belong to the deployment of its primary. If
-    /// `is_new`, first waits for the servers' replies. The error describes a different deployment.
+    /// `is_new`, first waits for the servers' replies. The error describes the other deployment.
     pub(super) async fn compare(
         &self,
         seeds: &Seeds,

@@ -158,7 +158,7 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        // If missing, the grant counts as confirmed, so other contenders wait longer.
+        // Without this field, the grant counts as confirmed, so other contenders wait longer.
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),

@@ -8,7 +8,6 @@ use super::update::count;
 use leasehold_core::election::Token;
 use leasehold_core::lock::{EntryMode, HOLDERS_MAX, Writer};
 
-/// The document's lists, as set by the previous stage.
 const HOLDERS: &str = "$holders";
 const QUEUE: &str = "$queue";
 

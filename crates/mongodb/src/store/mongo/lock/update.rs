@@ -252,8 +252,9 @@ pub(super) fn prune(name: &str, seen: Token) -> Write {
     (ours(name, condition), vec![update])
 }
 
-/// Returns a lock and three writes, which test if a collection accepts them: one contender acquires
-/// the lock, another waits, and the first leaves. Before the third write, both lists have an entry.
+/// Returns a lock and three writes, which test whether a collection accepts them: one contender
+/// acquires the lock, another waits, and the first leaves. Before the third write, both lists have
+/// an entry.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,
@@ -284,7 +285,6 @@ pub(in crate::store::mongo) fn contention(
     (create(name, seen), writes.collect())
 }
 
-/// True for the entry of a claim with one of these revisions.
 fn is_mine(claim: Claim, mine: &[Revision]) -> Bson {
     let known = doc! { "$in": ["$$entry.revision", uuids(mine)] };
     all([is_claim(claim), known.into()])

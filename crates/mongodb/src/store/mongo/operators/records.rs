@@ -169,8 +169,7 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the token of the holder's claim. Operators can raise the document's token above the
-    /// claim's token.
+    /// Returns the holder's token, above which operators may have raised the document's token.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
@@ -185,8 +184,7 @@ impl LeaseRecord {
         })
     }
 
-    /// Returns the recorded action that has paused the lease. An edit of the document may pause the
-    /// lease without an action.
+    /// Returns the action that has paused the lease. An edit of the document leaves no action.
     pub fn pause(&self) -> Option<&ActionRecord> {
         let (pause, resume) = (ActionKind::Pause.as_str(), ActionKind::Resume.as_str());
         let mut newest = self.actions.iter().rev();

@@ -38,8 +38,7 @@ impl StoreProbe {
         })
     }
 
-    /// Fails if an index of the collection deletes documents, or requires that leases differ in a
-    /// field. Needs the right `listIndexes`.
+    /// Fails if an index deletes documents or makes leases conflict. Needs the right `listIndexes`.
     pub async fn indexes(&self) -> Result<(), Failure> {
         let collection = self.collection().await?;
         let database = &self.deployment.options.database;
