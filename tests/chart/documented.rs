@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::helm::{Objects, chart, render_chart, root, succeed, tool};
 
-/// Returns the YAML block of a page whose first line is a comment with this file name.
+/// From a page, returns the YAML block whose first line is a comment with this file name.
 pub(crate) fn block(page: &str, file: &str) -> String {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let start = format!("```yaml\n# {file}\n");

@@ -71,7 +71,7 @@ fn a_sidecar_changes_only_the_label_of_its_own_pod() {
         let refused = refused.unwrap_err();
         assert_contains(&refused, "only the pod that its token is bound to");
 
-        // The API server itself refuses changes of owners through the status subresource.
+        // The API server itself refuses changes to owners through the status subresource.
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": other.uid()});
         let patch = json!({"metadata": {"ownerReferences": [owner]}});
         let owned = patch_status(&pods, "own", patch, false).await;
@@ -82,7 +82,7 @@ fn a_sidecar_changes_only_the_label_of_its_own_pod() {
         let image = Patch::Strategic(image);
         let refused = pods.patch("own", &parameters, &image).await;
         assert!(refused.unwrap_err().to_string().contains("forbidden"));
-        // The API server refuses or ignores changes of the spec through the status subresource.
+        // The API server refuses or ignores changes to the spec through the status subresource.
         let patched = pods.patch_status("own", &parameters, &image).await;
         let images = |pod: Pod| pod.spec.unwrap().containers[0].image.clone().unwrap();
         assert!(patched.map_or(true, |pod| images(pod) != "evil"));

@@ -302,7 +302,8 @@ fn a_liveness_probe_fails_only_after_a_hanging_leader_has_lost_its_authority() {
 
 #[test]
 fn the_policy_for_events_uses_only_types_of_old_servers() {
-    // `namespace` is a reserved word of CEL, so the types of Kubernetes 1.30 spell it differently.
+    // `namespace` is a reserved word of CEL, so Kubernetes 1.30 spells the field's name
+    // differently.
     let objects = Objects::of("everything", &[]);
     let policies = objects
         .iter()

@@ -128,7 +128,7 @@ fn a_job_that_runs_longer_than_its_minimum_hold_frees_the_lock() {
 }
 
 /// Cron jobs do not wait, so no single job observes an entry for its whole minimum hold. A job in a
-/// container does not even have the observations of earlier jobs.
+/// container cannot even read earlier jobs' observations.
 #[test]
 fn jobs_that_do_not_wait_get_the_lock_after_the_minimum_hold() {
     let place = Place::new();

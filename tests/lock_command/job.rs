@@ -194,7 +194,8 @@ impl Place {
         whole.map(words).collect()
     }
 
-    /// Returns a shell command that writes `what`, its token and its process id to the journal.
+    /// Returns a shell command that writes `what`, the job's token and its own process id to the
+    /// journal.
     pub(crate) fn note(&self, what: &str) -> String {
         let journal = self.path("journal");
         format!(

@@ -58,8 +58,8 @@ fn orphans_of_other_processes_are_reaped() {
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);
-    // Orphans become children of process 1, which did not start them, as with `docker exec` and
-    // `kubectl exec`.
+    // As with `docker exec` and `kubectl exec`, process 1 becomes the parent of orphans that it did
+    // not start.
     let status = Command::new("nsenter")
         .arg(format!("--target={one}"))
         .args(["--pid", "--", "sh", "-c", "sleep 1000 & sleep 1000 &"])

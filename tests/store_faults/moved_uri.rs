@@ -19,8 +19,8 @@ async fn refuses(daemon: &Daemon) {
         .await;
 }
 
-/// Asserts that for longer than a takeover takes, no other candidate leads and no candidate writes
-/// to the other set. Returns the lease on the other set.
+/// Asserts, for longer than a takeover takes, that no other candidate leads and that no candidate
+/// writes to the other set. Returns the lease on the other set.
 async fn leads_alone(
     leader: &Daemon,
     monitor: &LeaderMonitor,

@@ -272,8 +272,7 @@ async fn a_document_without_room_is_named_and_recovered_from() {
     let stored = locks.find_one_and_delete(doc! {}).await.expect("deleted");
     let mut stored = stored.expect("the lock");
     let used = mongodb::bson::serialize_to_vec(&stored).expect("a document");
-    // Including the field's name, type and length, the document is slightly smaller than the
-    // maximum size.
+    // With the field's name, type and length, the document's size is slightly below the maximum.
     let rest = "x".repeat(16 * 1024 * 1024 - used.len() - 32);
     stored.insert("notes", rest);
     locks.insert_one(stored).await.expect("inserted");

@@ -50,8 +50,8 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     other.wait_leads(LONG).await;
     assert!(monitor.reigns().len() >= 4);
     assert!(other.token() > token_before);
-    // The daemon notices a deletion without a linearizable read, which a standalone server does not
-    // support.
+    // The daemon notices a deletion, although a standalone server does not support linearizable
+    // reads.
     stored.delete().await;
     other.wait_not_leader(LONG).await;
     other.wait_leads(LONG).await;

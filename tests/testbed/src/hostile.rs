@@ -30,7 +30,7 @@ const CONNECTORS: usize = 500;
 const REPLACED_AFTER: Duration = Duration::from_millis(500);
 /// Length of the body that a client announces.
 const BODY: u64 = 1 << 30;
-/// Time after which a client reconnects if the server does not read its body.
+/// Time after which a client reconnects if the server does not read the request body.
 const UNREAD_MAX: Duration = Duration::from_secs(2);
 
 /// The behaviour of the clients.

@@ -1,5 +1,5 @@
-//! A TCP proxy between one client and a replica set that can stall, cut or lose traffic. The proxy
-//! does not parse commands or terminate TLS.
+//! A TCP proxy that can stall, cut or lose the traffic between one client and a replica set. The
+//! proxy does not parse commands or terminate TLS.
 //!
 //! A driver asks the members for their addresses and then connects to these addresses, bypassing
 //! any simple proxy. This proxy therefore has one port for each member, and replaces the members'

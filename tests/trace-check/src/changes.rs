@@ -49,7 +49,8 @@ pub struct Change {
     pub operation: String,
     /// Time of the change in the deployment's order: seconds and increment.
     pub at: (u32, u32),
-    /// The document before the change, as canonical extended JSON; `None` if it did not exist.
+    /// The document before the change, as canonical extended JSON; `None` if the document did not
+    /// exist.
     pub before: Option<Value>,
     /// The document after the change, like `before`.
     pub after: Option<Value>,
