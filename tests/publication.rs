@@ -210,10 +210,10 @@ fn i4_a_full_disk_ends_the_leadership_and_the_writer_recovers() {
     assert!(record.contains(&claim.to_string()), "{record}");
 
     disk.empty();
-    eventually("recovered by itself", || {
+    eventually("the writer recovers", || {
         verdict(&path) == FileVerdict::Leader
     });
-    eventually("told", || {
+    eventually("the recovery is logged", || {
         log.count(&path, "status file written again") == 1
     });
     assert_eq!(

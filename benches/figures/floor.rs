@@ -71,7 +71,7 @@ impl Floor {
 
 async fn collection(set: &ReplicaSet) -> Collection<Document> {
     let client = Client::with_uri_str(set.uri()).await;
-    let client = client.expect("the connection string of a set");
+    let client = client.expect("a valid connection string");
     client.database("leasehold").collection("floor")
 }
 

@@ -74,5 +74,5 @@ pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
 /// Connects to this member only.
 pub(crate) async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
     let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
-    client.expect("the address of a member is a connection string")
+    client.expect("a valid connection string")
 }

@@ -142,7 +142,7 @@ pub(crate) fn carry_out(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         .build()
         .expect("create an event loop");
     let series = runtime.block_on(inside(&setup, millis));
-    let text = serde_json::to_vec(&series).expect("series are JSON");
+    let text = serde_json::to_vec(&series).expect("serializable series");
     fs::write(Path::new(output), text).expect("write the output");
     ExitCode::SUCCESS
 }

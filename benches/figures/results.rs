@@ -95,7 +95,7 @@ impl Results {
     }
 
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(self).expect("text and numbers are JSON");
+        let text = serde_json::to_string_pretty(self).expect("serializable results");
         let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
         let written = parent.and_then(|()| fs::write(path, text + "\n"));
         written.map_err(|error| format!("{}: {error}", path.display()))

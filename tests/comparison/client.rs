@@ -49,7 +49,7 @@ impl Order {
     /// Returns the name and the value of the environment variable that passes this order to a
     /// process.
     pub(crate) fn variable(&self) -> (String, String) {
-        let text = serde_json::to_string(self).expect("an order is JSON");
+        let text = serde_json::to_string(self).expect("a serializable order");
         (VARIABLE.to_owned(), text)
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn act_as_client() {
 
 async fn carry_out(order: &Order) -> u8 {
     let client = Client::with_uri_str(&order.uri).await;
-    let client = client.expect("the connection string of a set");
+    let client = client.expect("a valid connection string");
     let terms = Terms {
         collection: client.database(&order.database).collection("locks"),
         name: order.name.clone(),

@@ -95,7 +95,7 @@ struct Foreign {
 impl Foreign {
     async fn start(set: &ReplicaSet) -> Self {
         let client = Client::with_uri_str(set.uri()).await;
-        let client = client.expect("the connection string of a set");
+        let client = client.expect("a valid connection string");
         let documents = client.database("shop").collection::<Document>("orders");
         let written = Arc::new(AtomicU32::new(0));
         let mut writers = JoinSet::new();

@@ -164,7 +164,7 @@ impl Electors {
         let now = clock_gettime(ClockId::Realtime);
         let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
         let at_ns = i128::from(boottime_ns()) - (now_ns - renewed_ns);
-        u64::try_from(at_ns).expect("since the start of the machine")
+        u64::try_from(at_ns).expect("renewed after boot")
     }
 }
 

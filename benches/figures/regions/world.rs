@@ -102,7 +102,7 @@ impl World {
             None => self.set.direct_uri(PREFERRED),
         };
         let client = Client::with_uri_str(uri).await;
-        let client = client.expect("the connection string of a member");
+        let client = client.expect("a valid connection string");
         client.database("leasehold").collection("floor")
     }
 }
