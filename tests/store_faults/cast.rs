@@ -51,8 +51,8 @@ impl Ran {
         self.error.lines().last().unwrap_or_default()
     }
 
-    /// Asserts that the command failed because of MongoDB. Returns true if its last line contains
-    /// these parts, or false if the line reports a timeout.
+    /// Asserts that the command failed because of MongoDB. Returns true if the command's last line
+    /// contains these parts, or false if the line reports a timeout.
     fn is_refused(&self, parts: &[&str]) -> bool {
         assert_eq!(self.code, Some(69), "{}", self.error);
         let named = parts.iter().all(|part| self.last().contains(part));

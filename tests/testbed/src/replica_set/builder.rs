@@ -83,7 +83,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Keeps the only member's data in this existing directory. The log is elsewhere.
+    /// Keeps the only member's data in this existing directory. The log is in another directory.
     pub fn data(mut self, directory: &Path) -> Self {
         self.data = Some(directory.to_owned());
         self
