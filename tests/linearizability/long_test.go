@@ -82,7 +82,7 @@ func TestLongHistories(t *testing.T) {
 				t.Errorf("%s", found)
 			}
 			t.Logf("%d operations: %s", len(ops), time.Since(begin))
-			// A release near the end of the history becomes too late.
+			// Delays a release near the end of the history, so that it takes effect too late.
 			for _, op := range ops[len(ops)-500:] {
 				if op.kind == release {
 					op.call, op.return_ = op.call+5_000, op.return_+5_000

@@ -45,8 +45,8 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
-    // A separate thread writes the record, possibly later, so that a hanging disk cannot delay the
-    // report.
+    // A separate thread writes the record, so that a hanging disk cannot delay the report. The
+    // record may appear later.
     eventually("the daemon records the end", || {
         recorded_child(&fixture) == Child::Gone
     })

@@ -1,7 +1,7 @@
 //! Goal: on a terminal, a command behaves like any job: it receives keys and input, and Ctrl-Z
 //! stops the job but never the guard. Method: a shell on a pseudo terminal, created by script(1),
-//! and simulated keys. The stopped commands only read a pipe, because a shell that waits in `vfork`
-//! for another stopped child would not be reported as stopped.
+//! and simulated keys. The stopped commands are shells that only read a pipe. A shell that waits in
+//! `vfork` for a stopped child would not be reported as stopped.
 
 use std::fs::File;
 use std::io::Write;
