@@ -1,5 +1,5 @@
-//! Runs other locks and elections under the same faults, and counts how often their holders
-//! overlap, for comparison with leasehold.
+//! Runs other locks and elections under the same faults. The report then compares how often their
+//! holders and leasehold's holders overlap.
 
 use std::path::{Path, PathBuf};
 
