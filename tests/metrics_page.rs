@@ -91,7 +91,6 @@ fn full_collection() -> Vec<MetricFamily> {
     sample.registry().unwrap().gather()
 }
 
-/// Returns each page with its metric families.
 fn pages() -> [(&'static str, Vec<MetricFamily>); 2] {
     [
         ("docs/metrics.md", full_scrape().registry().gather()),

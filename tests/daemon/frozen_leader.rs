@@ -175,7 +175,6 @@ async fn no_authority_left(frozen_ns: u64) {
     eventually("the deadline passed", async || boottime_ns() > end).await;
 }
 
-/// Freezes the daemon, and waits until all of its threads have stopped.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
     eventually("the process is stopped", async || {

@@ -35,7 +35,6 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns an error if the link leads nowhere.
 fn error(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;

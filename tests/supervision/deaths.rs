@@ -174,7 +174,6 @@ const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     ..SHORT
 };
 
-/// Kills a daemon together with its command's guard, and restarts the daemon.
 fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
     // Freeze the daemon first, because a running daemon would end the processes that the killed
     // guard leaves behind.

@@ -24,7 +24,6 @@ fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     hooks.iter().map(flag).collect()
 }
 
-/// Waits until the hook that wrote this line has been killed.
 async fn wait_killed(line: &Line) {
     eventually("the hook is killed", async || !exists(line.pid)).await;
 }

@@ -31,7 +31,6 @@ pub(crate) enum Behaviour {
     Slow(&'static str),
     /// The command ignores SIGTERM.
     Stubborn,
-    /// The command exits on its own with this code.
     Exits(u8),
 }
 

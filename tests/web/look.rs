@@ -270,7 +270,6 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
     let text = browser.value(commands).await;
     assert!(!text.as_str().unwrap().contains("retire"), "{text}");
     shows(&mut browser, stage.lease(), "state", "expired").await;
-    // The open details also change.
     browser
         .until(&format!("{commands}.includes('leasehold leases retire ')"))
         .await;

@@ -33,7 +33,6 @@ async fn scrape(server: &Server) -> String {
     answer.body
 }
 
-/// Scrapes until the condition holds.
 async fn scraped(server: &Server, what: &str, wanted: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     let waits = async {

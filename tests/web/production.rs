@@ -254,7 +254,6 @@ pub(crate) fn collection(stage: &Stage) -> Collection<Document> {
 }
 
 impl Production {
-    /// Fills a stage's collection.
     pub(crate) async fn of(stage: &Stage) -> Self {
         let collection = collection(stage);
         let all = leases().into_iter().chain(locks());

@@ -91,7 +91,6 @@ impl Fixture {
     }
 }
 
-/// Returns a shell command whose guard and shim are the binary under test.
 pub(crate) fn shell(script: &str) -> Command {
     guarded("/bin/sh").arguments(["-c", script])
 }

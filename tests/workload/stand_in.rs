@@ -198,7 +198,6 @@ pub(crate) fn lock_is_free(fixture: &Fixture) -> bool {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Reads the state of the command from the claim file.
 pub(crate) fn recorded_child(fixture: &Fixture) -> Child {
     let file = File::open(fixture.path("claim")).unwrap();
     children(&file).unwrap()[0]

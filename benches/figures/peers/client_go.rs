@@ -191,7 +191,6 @@ fn pause(round: usize) -> Duration {
     SETTLE + Duration::from_millis(extra % period)
 }
 
-/// Measures the time from the leader's SIGTERM until another elector leads.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let electors = Electors::new(setup, 3).await?;
     let mut processes = electors.three("handoff").await;

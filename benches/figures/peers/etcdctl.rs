@@ -128,7 +128,6 @@ impl Candidate {
     }
 }
 
-/// Measures the time from the leader's SIGTERM until another candidate is elected.
 pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
     let etcdctl = Etcdctl::start(setup).await?;
     let mut candidates = etcdctl.three("handoff").await;
