@@ -3,9 +3,9 @@
 //! authority ends. A scheduler or a remote shell would pass the variable on to processes that no
 //! guard kills.
 //!
-//! The lock's deadline is in a memfd, which the guard of the outer command also keeps open.
-//! Descendants read the deadline through the guard's /proc/PID/fd, because the holder hides its own
-//! descriptors even from its own user.
+//! The guard of the outer command keeps the memfd with the lock's deadline open. Descendants read
+//! it through the guard's /proc/PID/fd, because the holder hides its descriptors even from its own
+//! user.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
-//! Uses the library's `Locker` and not the simpler `Lock`, because the command logs each reply of
-//! MongoDB and saves observations for the next job.
+//! Uses `Locker` and not the simpler `Lock`, because the command logs each reply of MongoDB and
+//! saves observations for the next job.
 
 #![forbid(unsafe_code)]
 
@@ -262,7 +262,7 @@ impl Job<'_> {
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
                     patience = limits();
-                    // Waits even with --no-wait, to give the current holders time to release.
+                    // Pauses even with --no-wait, to give the current holders time to release.
                     tokio::select! {
                         () = tokio::time::sleep(timings.retry_interval()) => continue,
                         stop = stops.next() => Some(stop.into()),
@@ -275,7 +275,6 @@ impl Job<'_> {
             if let Some(exit) = exit {
                 return Ok(exit);
             }
-            // Nothing ran, so nothing was interrupted.
             warn!(lock = %args.name, "lock lost before the command began, contending again");
             patience.spend(clock::boot_now().since(began));
         }

@@ -1,7 +1,6 @@
-//! Holds a lock for a program that keeps a pipe to our standard input open.
-//!
-//! This process cannot end the program. The lock is therefore released only after the program has
-//! closed the pipe (I6); otherwise, the entry expires.
+//! Holds a lock for a program that keeps a pipe to our standard input open. This process cannot end
+//! the program, so the lock is released only after the program has closed the pipe (I6); otherwise,
+//! the entry expires.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;

@@ -117,7 +117,6 @@ impl Access {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         });
-        // kube's layer requires `BoxError`.
         let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
         let server = self.server.parse().expect("the URL was parsed before");
         let config = Config::new(server);

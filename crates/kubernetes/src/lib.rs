@@ -1,6 +1,5 @@
 //! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
-//! Mutual exclusion does not depend on the label. See `docs/kubernetes.md` for the label's maximum
-//! delay.
+//! Mutual exclusion does not depend on the label. Maximum delay: see `docs/kubernetes.md`.
 
 #![forbid(unsafe_code)]
 

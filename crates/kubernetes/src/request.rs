@@ -9,8 +9,7 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of pods in one list of stale leaders. More lists follow while stale leaders
-/// remain.
+/// Maximum number of stale leaders in one list. More lists follow while stale leaders remain.
 pub(super) const PODS_MAX: usize = 20;
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";
@@ -209,8 +208,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status`, because the right to do so permits setting labels but not changing
-    /// images. The uid protects a later pod with the same name.
+    /// Patches `pods/status`, whose right permits setting labels but not changing images. The uid
+    /// protects a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,

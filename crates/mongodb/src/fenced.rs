@@ -1,8 +1,7 @@
 //! Fenced writes: a document rejects a former holder's writes after a newer holder has written it.
 //!
-//! The document stores the newest token that wrote it. The filter of a write with an older token
-//! does not match the document. Fence only with leases and exclusive locks: the tokens of readers
-//! and slots are not ordered.
+//! The document stores the newest token that wrote it, and the filter of a write rejects older
+//! tokens. Fence only with leases and exclusive locks: tokens of readers and slots are not ordered.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};

@@ -1,5 +1,4 @@
-//! A contender for a lock. Most programs need only [`Lock`] and its [`LockGuard`]. A [`Locker`]
-//! also reports everything that it observes.
+//! A contender for a lock, which reports all its observations. Most programs need only [`Lock`].
 
 mod guard;
 mod host;

@@ -1,5 +1,4 @@
-//! The store of leases and locks: its interface, and its implementation for MongoDB. A store makes
-//! no decisions; it only reads and writes.
+//! The store of leases and locks, which makes no decisions, and its implementation for MongoDB.
 
 mod deployment;
 mod kind;
@@ -186,8 +185,7 @@ pub enum StoreEvent<W = Watch> {
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment that contains the document. Informational, but reveals when two daemons lead one
-/// lease on different deployments.
+/// The deployment of a document. Informational; reveals a lease that two deployments store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The kind of deployment.

@@ -60,8 +60,7 @@ impl StoreHealth {
         }
     }
 
-    /// True if this call matched no document after earlier writes were refused. Such a call does
-    /// not prove that writes succeed.
+    /// True if this call, after refused writes, matched no document and thus proves nothing.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)

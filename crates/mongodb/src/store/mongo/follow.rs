@@ -244,9 +244,8 @@ impl Opened {
     }
 }
 
-/// Opens a stream, and returns it with the event that reports the opening. The stream starts after
-/// the newest majority-acknowledged write: by default, it would start after the primary's newest
-/// write, which a majority read may not return yet.
+/// Opens a stream after the newest majority-acknowledged write. By default, it would open after the
+/// primary's newest write, which a majority read may not return yet.
 async fn open<L: StreamHandler>(
     handler: &L,
     collection: &Collection<Document>,
@@ -285,7 +284,6 @@ fn after(time: Timestamp) -> Timestamp {
 
 async fn report<L: StreamHandler>(handler: &L, event: StreamEvent) {
     let hint = handler.interpret(event);
-    // If there is no receiver, the events are no longer needed.
     let _ = handler.events().send(StoreEvent::Watch(hint)).await;
 }
 

@@ -175,8 +175,7 @@ impl Home {
         self.client = client;
     }
 
-    /// Checks the primary that a client found. If the primary does not belong to the home
-    /// deployment, refuses the connection string.
+    /// Checks a client's primary. Refuses the connection string of a different deployment.
     pub(super) fn admit(
         &mut self,
         client: u64,

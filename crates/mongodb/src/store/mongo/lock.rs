@@ -46,8 +46,7 @@ struct LockInner {
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, and the claim that the stream followed. When the hint arrives, the
-/// contender may already follow a newer claim.
+/// A change stream hint, and the followed claim. The contender may already follow a newer claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.

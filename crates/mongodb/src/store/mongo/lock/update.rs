@@ -252,9 +252,8 @@ pub(super) fn prune(name: &str, seen: Token) -> Write {
     (ours(name, condition), vec![update])
 }
 
-/// Returns a lock and three writes, which test whether a collection accepts them: one contender
-/// acquires the lock, another waits, and the first leaves. Before the third write, both lists have
-/// an entry.
+/// Returns a lock and three writes for testing a collection: one contender acquires the lock,
+/// another waits, and the first leaves. Before the third write, both lists have an entry.
 pub(in crate::store::mongo) fn contention(
     name: &str,
     identity: &Identity,
