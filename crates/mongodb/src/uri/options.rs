@@ -165,7 +165,7 @@ const ALIASES: &str = "\
     tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
     tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
 
-/// Values with which an option has no effect. They cause neither a notice nor a refusal.
+/// Values that leave an option without effect. They cause neither a notice nor a refusal.
 const HARMLESS: &str = "\
     enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
     maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \

@@ -213,7 +213,7 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
-    /// Also returns the operation time, from which a change stream reports every later write.
+    /// Also returns the operation time. A change stream from then on reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,

@@ -225,7 +225,7 @@ impl HelloIdentity {
             (None, None) => Relation::Same,
             (Some(_), None) if self.is_router => other("a router of a sharded cluster".to_owned()),
             // The member is starting, was removed, or runs standalone for maintenance. The driver
-            // never uses such a member if the string names several servers.
+            // never uses this member if the string names several servers.
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();

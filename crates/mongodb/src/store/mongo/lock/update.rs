@@ -67,7 +67,7 @@ pub(super) fn write(
             let mut fields = stamped(*revision, now);
             fields.insert(MIN_HOLD, milliseconds(*min_hold));
             fields.insert(OVER, true);
-            // By the server's clock, from which later readers subtract this time.
+            // By the server's clock, because later readers compare it with that clock.
             fields.insert(OVER_AT, "$$NOW");
             let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
             let recording = recording(*claim, success.as_ref());
