@@ -77,7 +77,7 @@ impl Unit {
             Self::Bytes if value < 1e5 => format!("{:.1} kB", value / 1e3),
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and command counts are small, and their targets have two decimals.
+            // Shares and command counts are small, and their targets have decimals, such as 2.05.
             Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }

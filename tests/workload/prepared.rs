@@ -22,8 +22,8 @@ async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
     let mut found = None;
     eventually("the shim waits", || {
         found = children(guard).first().copied();
-        // The guard cannot run (vfork) until its shim has executed the program. Stopping the shim
-        // earlier would therefore stop the guard too.
+        // The guard waits until its shim has executed the program, so stopping the shim earlier
+        // would stop the guard too.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
