@@ -21,7 +21,6 @@ const FIRST_KEYS: [(&str, &str); 7] = [
 const FIRST_HEADING: &str = "Configuration options";
 /// The keys that `-h` of the other commands shows, if these commands accept them.
 const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
-
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";

@@ -20,7 +20,6 @@ const OF_A_COMMAND: [&str; 3] = [
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-
 const HELP: &str = "\
 Examples:
   leasehold lock nightly-report -- ./report

@@ -27,7 +27,6 @@ use leasehold_supervisor::command::{
 
 /// Maximum time that the exit waits for the release. Without a release, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
-
 /// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss from our exit.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 

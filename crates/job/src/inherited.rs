@@ -24,10 +24,8 @@ use leasehold_guard::survivors::Stat;
 
 /// This environment variable lists the held locks, as JSON of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
-
 /// More nested locks than this indicate a loop.
 const HELD_MAX: usize = 64;
-
 /// Maximum number of processes between this process and the holder. The search stops there.
 const ANCESTORS_MAX: usize = 256;
 
@@ -152,7 +150,7 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// Writes the deadline, or zero after a loss. Only the first call can fail (memory exhausted).
+    /// Writes the deadline, or zero after a loss. Only the first call can fail, for lack of memory.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;

@@ -23,10 +23,8 @@ use leasehold_status::directory::{make_directory, replace_file, roots};
 
 /// Directory of the records, next to the status directories. No lease name begins with a dot.
 const DIRECTORY: &str = ".locks";
-
 /// Maximum size of a record. 256 holders and 512 waiters take some 400 KiB.
 const BYTES_MAX: usize = 1024 * 1024;
-
 /// Highest token accepted from a record. A higher, forged token could use up the lock's tokens.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 

@@ -23,10 +23,8 @@ const RELEASED: &str = "released";
 const KEPT: &str = "released; others can acquire it after the minimum hold (--at-least)";
 const LOST: &str = "lost; another process may hold it now: stop the work under the lock";
 const RENEWED_AGAIN: &str = "held; MongoDB answers again";
-
 /// Maximum wait until standard output accepts a line. A pipe buffers thousands of lines.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-
 const UNREAD_POLL: Duration = Duration::from_millis(20);
 
 enum Over {

@@ -15,9 +15,7 @@ use leasehold_host::terminal::in_background;
 
 /// Maximum number of bytes discarded before the acquisition. More input is assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
-
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
-
 const ENDED: &str =
     "standard input is at its end (/dev/null, a file or a closed pipe), which releases the lock";
 /// Reading standard input would stop a background job, and the lock would expire.

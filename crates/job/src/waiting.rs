@@ -32,7 +32,6 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 const SILENCE_MAX_LEASES: u32 = 10;
 /// Minimum wait for a new attempt if the lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
-
 /// Maximum number of holders named in a line, because a name may have 253 bytes.
 const HOLDERS_NAMED_MAX: usize = 3;
 

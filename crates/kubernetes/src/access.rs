@@ -31,11 +31,9 @@ pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/servicea
 pub const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 /// Environment variable with the API server's port.
 pub const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
-
 const TOKEN_FILE: &str = "token";
 const CERTIFICATE_FILE: &str = "ca.crt";
 const NAMESPACE_FILE: &str = "namespace";
-
 /// A bundle of a hundred certificates is about 200 kB long.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Timeout for opening a connection, which takes about a millisecond inside a cluster.
@@ -95,11 +93,10 @@ impl Access {
     }
 
     /// Builds a client for one request from the current token and certificate files. Blocks if the
-    /// disk with these files hangs. Dropping the client closes its connection: a reused connection
-    /// may be half-open and delay a demotion until a timeout.
-    ///
-    /// kube's own client logs the text of every error, retries, and reads answers of any size. Its
-    /// plugins, YAML and JSONPath would make up a fifth of the program.
+    /// disk with these files hangs. Dropping the client closes its connection, because a reused
+    /// connection may be half-open and delay a demotion until a timeout. kube's own client logs the
+    /// text of every error, retries, and reads answers of any size. Its plugins, YAML and JSONPath
+    /// would make up a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();

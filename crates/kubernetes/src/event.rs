@@ -24,7 +24,6 @@ impl PodEvent {
         }
     }
 
-    /// Returns the Event for a change of role if this candidate gained or lost leadership.
     pub(super) fn of_transition(lease: &ResourceName, transition: &Transition) -> Option<Self> {
         let token = transition.token;
         let token = token.map_or("no token".to_owned(), |token| format!("token {token}"));

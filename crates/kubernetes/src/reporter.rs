@@ -67,7 +67,6 @@ impl EventReporter {
         accepted.then(|| name.to_owned())
     }
 
-    /// True if the API server accepted the request within [`ATTEMPTS_MAX`] attempts.
     async fn send(&mut self, request: impl Fn(&Requests) -> hyper::Request<Vec<u8>>) -> bool {
         for attempt in 1..=ATTEMPTS_MAX {
             let sent = self.requests.api.send_in_time(request(&self.requests));

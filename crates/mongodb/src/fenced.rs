@@ -12,7 +12,6 @@ use leasehold_core::election::{ResourceName, Token};
 
 /// Field with the newest token that wrote the document.
 pub const FENCE: &str = "fence.token";
-
 /// Field with the name of the lease or lock. Tokens of different names are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
 
@@ -130,7 +129,7 @@ pub async fn update_one<T: Send + Sync>(
         return Err(FencedError::OtherName { name });
     }
     match stored.and_then(|stored| token(stored).ok()) {
-        // The document has begun to match only after the write.
+        // The document began to match after the write.
         Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }

@@ -212,8 +212,9 @@ impl StoreInfo {
     }
 }
 
-/// Explains that a document is not a `wanted` (lease or lock) of this version. Suggests no new name
-/// for a newer or damaged document, because two replicas would lead if only one got it.
+/// Explains that a document is not a `wanted` (lease or lock) of this version. The remedy for a
+/// newer or damaged document must not rename one replica's lease, because two replicas would then
+/// lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
     let is_other_kind = [" is a lease", " is a lock"]
         .iter()

@@ -17,7 +17,6 @@ pub use self::options::{OPTIONS, Treatment, UriOption};
 
 /// Maximum size in bytes, in case the path of the string's file is wrong (`/dev/zero`).
 pub const BYTES_MAX: usize = 64 * 1024;
-
 /// Login mechanisms that MongoDB 4.0 and later support.
 const MECHANISMS: &str =
     "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-OIDC, PLAIN or MONGODB-AWS";

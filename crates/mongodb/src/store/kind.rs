@@ -17,7 +17,6 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns the deployment kind for a server type; `None` if such servers accept no writes.
     pub(crate) fn of_server(server: ServerType) -> Option<Self> {
         match server {
             ServerType::RsPrimary => Some(Self::ReplicaSet),

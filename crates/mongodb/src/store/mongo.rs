@@ -180,7 +180,6 @@ impl Store for MongoStore {
 }
 
 impl LeaseInner {
-    /// Reports the deployment, the settings of its elections, and a product other than MongoDB.
     async fn recognize(&self) {
         let product = self.deployment.lookalike().await;
         if let Some(product) = product {

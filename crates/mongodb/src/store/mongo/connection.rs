@@ -68,7 +68,6 @@ pub(super) struct Deployment {
 pub(super) trait PrimaryObserver: Send + Sync {
     fn primary_changed(&self);
 
-    /// True once the reports have no receiver.
     fn is_gone(&self) -> bool;
 }
 

@@ -163,7 +163,8 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Reported here too, because a store call that reports this refusal also clears it.
+            // Reported here too, because the next store call that fails with this refusal clears
+            // it.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
             }

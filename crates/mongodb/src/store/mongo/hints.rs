@@ -30,7 +30,6 @@ const LEAVING_MAX: u32 = 4;
 const RETRY: Duration = Duration::from_secs(60);
 /// Maximum time that an exiting process or an operator waits until the hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
-
 pub(super) const NO_HINTS: &str = "no collection of hints";
 /// Error code for a tailable cursor on a collection that is not capped.
 const BAD_VALUE: i32 = 2;
@@ -88,7 +87,6 @@ impl Hints {
         }
     }
 
-    /// Returns the interval that a renewal declares; `None` if the candidate leaves no hints.
     pub(super) fn interval(&self, leaves_hints: bool) -> Option<Duration> {
         lock(&self.state).interval.filter(|_| leaves_hints)
     }

@@ -117,7 +117,6 @@ impl Home {
         found.or_else(|| self.deployment.borrow().clone())
     }
 
-    /// True if this process has not reached its home, or has refused this connection string.
     pub(super) fn is_new(&self, uri: &str) -> bool {
         self.uri.is_none() || self.is_refused(uri)
     }

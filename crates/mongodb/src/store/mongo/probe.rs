@@ -208,7 +208,7 @@ impl StoreProbe {
         }
     }
 
-    /// Sends an update that matches no document, and does not need the right to read.
+    /// Sends an update that matches no document. Does not need the right to read.
     pub async fn update(&self) -> Result<(), Failure> {
         let update = doc! { "$set": { "checked": true } };
         let collection = self.collection().await?;

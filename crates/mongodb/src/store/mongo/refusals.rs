@@ -11,7 +11,6 @@ const ID_INDEX: &str = "_id_";
 const UNKNOWN_ERROR: i32 = 8;
 const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
-
 const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp()";
 const CAPPED: &str = "the collection is capped: set mongodb.collection to another name";
 pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";

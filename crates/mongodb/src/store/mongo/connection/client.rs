@@ -380,7 +380,6 @@ impl Deployment {
         let before = before.filter(|before| before.set == set);
         let info = StoreInfo {
             kind,
-            // Replies to monitors lack the set's id.
             set_id: id.or(before.and_then(|before| before.set_id)),
             set,
             database: self.options.database.clone(),

@@ -109,7 +109,6 @@ impl Seeds {
         named.filter(move |(_, address)| several && address != primary)
     }
 
-    /// `None` if the server has not replied.
     fn relation(
         &self,
         address: &str,

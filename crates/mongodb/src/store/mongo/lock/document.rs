@@ -25,7 +25,6 @@ pub(super) const OVER: &str = "over";
 pub(super) const OVER_AT: &str = "over_at";
 /// Field of a reply: the time by the server's clock. Not stored.
 const SERVER_NOW: &str = "server_now";
-
 const MODES: [EntryMode; 3] = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
 
 /// The projection of all reads. Includes the history's type, but not its entries.

@@ -101,7 +101,7 @@ fn part(number: i32) -> Document {
 }
 
 /// Returns the `granted` entries and the owners of the slots. With slots, each entry gets the
-/// lowest free slot that the entry's owner used last; if there is none, the lowest free slot.
+/// lowest free slot that its owner used last, or else the lowest free slot.
 fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
     let given = match may_have_slots {
@@ -187,7 +187,6 @@ fn grant_text() -> Bson {
     doc! { "$concat": parts }.into()
 }
 
-/// The text at this path, or an empty text.
 fn text(path: &str) -> Bson {
     doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
 }

@@ -186,7 +186,6 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     let Some(key) = success else {
         return Vec::new();
     };
-    // Literal, because a key may begin with a dollar sign.
     let key = doc! { "$literal": key.as_str() };
     let other = doc! { "$ne": ["$$success.key", key.clone()] };
     let others = doc! { "$filter": {

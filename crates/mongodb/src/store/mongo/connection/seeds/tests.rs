@@ -22,7 +22,6 @@ const SETS: [&str; 2] = ["rs0", "rs1"];
 const IDS: [&str; 2] = ["6b08", "6b09"];
 /// Two clusters may use equal host names. The first host is the primary.
 const MEMBERS: [&[&str]; 3] = [&["m:1", "n:1"], &["m:1", "o:1"], &["p:1"]];
-
 const ROUTER: Named = Named {
     set: None,
     id: "",
