@@ -60,7 +60,7 @@ impl StoreHealth {
         }
     }
 
-    /// True if this call, after refused writes, matched no document and thus proves nothing.
+    /// True if this call matched no document after writes were refused, so writes may still fail.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
