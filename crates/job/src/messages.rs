@@ -55,7 +55,6 @@ impl JobMessages {
         self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
-    /// Reports to a person at a terminal that the lock was acquired after a wait.
     pub(super) fn acquired(&self, token: i64, slot: Option<u32>, waited: Duration) {
         let (place, waited) = (place(token, slot), shown(waited));
         self.print(&format!("acquired after {waited} ({place})"));

@@ -1,5 +1,3 @@
-//! Waits for the lock, and reports the current holders.
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

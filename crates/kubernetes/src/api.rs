@@ -1,5 +1,3 @@
-//! Sends one request to the API server and interprets failures.
-
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;

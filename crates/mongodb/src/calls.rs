@@ -36,7 +36,6 @@ impl AnsweredCall {
     }
 }
 
-/// The answer to a call, or its timeout.
 pub(crate) struct CallReply<F> {
     pub(crate) call: CallId,
     pub(crate) outcome: Outcome<F>,

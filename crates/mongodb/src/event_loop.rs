@@ -89,7 +89,6 @@ pub(crate) use state_machine;
 pub(crate) trait Host: Send + 'static {
     type Machine: Machine;
     type Hint: Send + 'static;
-    /// The content of the last effect.
     type End: Send;
     type Result: Send + 'static;
 

@@ -1,5 +1,3 @@
-//! A lock for programs: acquire, work, release.
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

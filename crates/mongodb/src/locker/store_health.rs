@@ -1,5 +1,3 @@
-//! MongoDB's health as one contender sees it: which calls fail, and why the contender waits.
-
 use std::time::Duration;
 
 use crate::calls::AnsweredCall;

@@ -1,5 +1,3 @@
-//! The kind of a deployment, derived from its servers' descriptions of themselves.
-
 use mongodb::ServerType;
 use mongodb::bson::Document;
 

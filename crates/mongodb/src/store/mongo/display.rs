@@ -1,5 +1,3 @@
-//! Document fields for humans: text of unknown origin, and former holders.
-
 use mongodb::bson::{Bson, Document};
 
 use super::document::{date, number, token};

@@ -1,5 +1,3 @@
-//! The settings of a replica set that determine how long its elections take.
-
 use std::sync::Arc;
 use std::time::Duration;
 

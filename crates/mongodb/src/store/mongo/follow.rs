@@ -1,5 +1,3 @@
-//! Follows a change stream indefinitely, retrying after failures.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Selects how a client monitors the servers.
-
 use std::time::Duration;
 
 use mongodb::options::{ClientOptions, ServerMonitoringMode};

@@ -27,7 +27,6 @@ pub(super) const OVER_AT: &str = "over_at";
 const SERVER_NOW: &str = "server_now";
 const MODES: [EntryMode; 3] = [EntryMode::Exclusive, EntryMode::Shared, EntryMode::Slot];
 
-/// The projection of all reads. Includes the history's type, but not its entries.
 pub(in super::super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
@@ -298,7 +297,6 @@ pub(super) fn free_slots(taken: Bson) -> Document {
     doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
 }
 
-/// Returns the initial document of a lock that never existed, or was deleted.
 pub(super) fn create(name: &str, seen: Token) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
 }

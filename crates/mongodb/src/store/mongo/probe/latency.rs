@@ -1,5 +1,3 @@
-//! Measures the latency of calls that change nothing.
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
