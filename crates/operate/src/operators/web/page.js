@@ -428,8 +428,9 @@ function readAddress() {
     if (byId(id).selectedIndex === -1) byId(id).value = DEFAULTS[id];
   }
   only = Object.hasOwn(ONLY, values.only) ? values.only : "";
-  const key = values.sort.replace("-", "");
-  if (document.querySelector(`th[data-sort="${CSS.escape(key)}"]`)) sortBy(key, values.sort[0] === "-");
+  const [, minus, key] = values.sort.match(/^(-?)(\w*)/);
+  const isKnown = document.querySelector(`th[data-sort="${key}"]`) !== null;
+  sortBy(isKnown ? key : DEFAULTS.sort, minus !== "");
   showHours();
 }
 

@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::super::arguments::reason as reason_of;
 use super::super::request::PendingRequest;
@@ -251,6 +251,7 @@ impl Shared {
                 Ok(json(code, &outcome.object(&name, kind)))
             }
             Ok(Err(error)) => {
+                warn!(lease = %name, action = kind, %error, "action failed");
                 let code = match &error {
                     OperatorError::Missing { .. } => StatusCode::NOT_FOUND,
                     OperatorError::OtherKind { .. } | OperatorError::Foreign { .. } => {
