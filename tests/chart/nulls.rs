@@ -29,7 +29,7 @@ const OF_KUBERNETES: [&str; 10] = [
     "web.resources",
 ];
 
-/// Values for which null removes the default: the replica count, which an autoscaler may set, and
+/// Values whose default null removes: the replica count, which an autoscaler may set, and
 /// maps that the chart copies into Kubernetes objects.
 const REPLACED: [&str; 6] = [
     "dashboard.labels.grafana_dashboard",

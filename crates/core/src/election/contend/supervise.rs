@@ -103,7 +103,7 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns the time until which an exit may delay the release: at most the claim's expiry.
+    /// Returns the latest time of a release that waits for an exit: at most the claim's expiry.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
