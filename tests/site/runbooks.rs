@@ -106,7 +106,9 @@ fn the_runbook_for_a_lease_without_a_leader_shows_real_outputs() {
         runbook.output(&["pause", "orders"]);
         runbook.shows(&DESCRIBE, "Paused:    yes, by ").await;
         let replicas = ["replicas", &format!("127.0.0.1:{}", three.port())];
-        runbook.shows(&replicas, "failed: no replica leads").await;
+        runbook
+            .shows(&replicas, "failed: paused, so no replica leads")
+            .await;
         runbook.output(&["resume", "orders"]);
         assert_eq!(three.term_and_exit(LONG).await, 0);
 

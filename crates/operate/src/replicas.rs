@@ -117,6 +117,14 @@ pub(crate) struct ReplicaStatus {
     #[serde(default)]
     holder: Option<SeenHolder>,
     store: Option<ReplicaStore>,
+    /// The latest MongoDB failure; `None` while MongoDB answers.
+    #[serde(default, skip_serializing)]
+    store_error: Option<SeenFailure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct SeenFailure {
+    since: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -350,7 +358,16 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     }
     let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
     let lease = leases.first().copied().unwrap_or("NAME");
+    let is_paused = |state: &&ReplicaStatus| state.role == Role::Paused.as_str();
     match leaders.len() {
+        0 if states.iter().any(is_paused) => problem(
+            "paused, so no replica leads".to_owned(),
+            &format!("leasehold resume {lease} lets a candidate lead"),
+        ),
+        0 if answering > 0 && states.iter().all(|state| state.store_error.is_some()) => problem(
+            "no replica leads, because no replica reaches MongoDB".to_owned(),
+            "restore MongoDB or the network; then a candidate leads again",
+        ),
         0 if answering > 0 => problem(
             format!("no replica leads{}", seen_holder(&states)),
             &format!("leasehold describe {lease} --candidates finds the cause"),

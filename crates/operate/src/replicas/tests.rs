@@ -32,6 +32,7 @@ fn replica(number: u8, leader: bool) -> Replica {
             token: Some(7),
             holder: None,
             store: Some(store),
+            store_error: None,
         }),
     }
 }
@@ -256,4 +257,27 @@ fn their_number_and_lease_can_be_required() {
         problems(&replicas, &other),
         ["not all contend for billing: orders"]
     );
+}
+
+#[test]
+fn the_remedy_of_no_leader_depends_on_its_cause() {
+    let remedy = |change: fn(&mut ReplicaStatus)| {
+        let mut replicas = vec![replica(1, false), replica(2, false)];
+        for replica in &mut replicas {
+            change(replica.state.as_mut().expect("a state"));
+        }
+        let (what, remedy) = found_in(&replicas, &args()).pop().expect("a problem");
+        format!("{what}: {remedy}")
+    };
+    assert!(remedy(|_| {}).starts_with("no replica leads: leasehold describe orders"));
+    assert_eq!(
+        remedy(|state| state.role = "paused".to_owned()),
+        "paused, so no replica leads: leasehold resume orders lets a candidate lead"
+    );
+    let cut_off = remedy(|state| {
+        let since = "2026-01-15T08:01:30.000Z".to_owned();
+        state.store_error = Some(SeenFailure { since });
+    });
+    assert!(cut_off.starts_with("no replica leads, because no replica reaches MongoDB: "));
+    assert!(!cut_off.contains("leasehold"), "{cut_off}");
 }
