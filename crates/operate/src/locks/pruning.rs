@@ -16,7 +16,8 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
 enum Pruning {
-    Pruned,
+    /// Contains the age of the last success, if any. The success is no longer recorded.
+    Pruned(Option<Duration>),
     /// The document already contains only its token.
     Bare,
     Kept(Kept),
@@ -62,6 +63,7 @@ pub(super) async fn run(
     json: bool,
 ) -> Result<u8, CommandError> {
     let (mut pruned, mut kept, mut bare) = (Vec::new(), Vec::new(), 0_usize);
+    let mut forgotten = Vec::new();
     let mut failed = None;
     for listed in calls.list().await? {
         let line = match one(calls, &listed, unused_for).await {
@@ -69,9 +71,19 @@ pub(super) async fn run(
                 bare += 1;
                 continue;
             }
-            Ok(Pruning::Pruned) => {
-                let line = format!("pruned {}\n", listed.name);
-                pruned.push(listed.name);
+            Ok(Pruning::Pruned(success_ago)) => {
+                let name = listed.name;
+                let line = match success_ago {
+                    None => format!("pruned {name}\n"),
+                    Some(ago) => {
+                        forgotten.push(json!({ "lock": name, "success_ago_ms": millis(ago) }));
+                        let ago = short(ago);
+                        format!(
+                            "pruned {name}; its success {ago} ago is forgotten, so --once-per may run the job again\n"
+                        )
+                    }
+                };
+                pruned.push(name);
                 line
             }
             Ok(Pruning::Kept(why)) => {
@@ -100,7 +112,9 @@ pub(super) async fn run(
         false => exit::DONE,
     };
     if json {
-        let object = json!({ "pruned": pruned, "kept": kept, "pruned_before": bare });
+        let object = json!({
+            "pruned": pruned, "forgotten": forgotten, "kept": kept, "pruned_before": bare,
+        });
         answer(format!("{object:#}\n").as_bytes())?;
     } else if failed.is_none() {
         say(&summary);
@@ -180,12 +194,12 @@ async fn prune(
     let Some(last_end) = last_end else {
         return Ok(Pruning::Bare);
     };
-    let successes = document.successes.iter().map(|success| success.at.0);
-    let unused = document
-        .store_now
-        .0
-        .saturating_sub(successes.fold(last_end, i64::max));
-    let unused = Duration::from_millis(u64::try_from(unused).unwrap_or(0));
+    let ago = |at: i64| {
+        let ago = document.store_now.0.saturating_sub(at);
+        Duration::from_millis(u64::try_from(ago).unwrap_or(0))
+    };
+    let success = document.successes.iter().map(|success| success.at.0).max();
+    let unused = ago(success.map_or(last_end, |at| at.max(last_end)));
     if unused < unused_for {
         return Ok(Kept::used(unused));
     }
@@ -208,7 +222,7 @@ async fn prune(
     });
     Ok(match written.await? {
         WriteResult::Rejected => Kept::because("changed", "changed after it was listed"),
-        WriteResult::Applied | WriteResult::Shown => Pruning::Pruned,
+        WriteResult::Applied | WriteResult::Shown => Pruning::Pruned(success.map(ago)),
     })
 }
 
