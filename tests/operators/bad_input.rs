@@ -27,7 +27,7 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
         let answer = leasehold(&stage, &[verb, "--lease", "orders-sheduler"]).await;
         answer.expect(
             78,
-            &["lease orders-sheduler does not exist; did you mean orders-scheduler?"],
+            &["no lease is named orders-sheduler; did you mean orders-scheduler?"],
         );
     }
     leasehold(&stage, &["pause", "zzz"])
@@ -39,6 +39,16 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
             78,
             &["no lease or lock is named orders-sheduler; did you mean orders-scheduler?"],
         );
+    // Swapped letters, and the beginning of a name.
+    for name in ["orders-shceduler", "orders"] {
+        let answer = leasehold(&stage, &["describe", name]).await;
+        answer.expect(78, &["; did you mean orders-scheduler?"]);
+    }
+    let elsewhere = ["describe", "zzz", "--mongodb-database", "other"];
+    leasehold(&stage, &elsewhere).await.expect(
+        78,
+        &["leasehold leases --mongodb-database other, leasehold locks --mongodb-database other"],
+    );
     leasehold(&stage, &["describe", "zzz"])
         .await
         .expect(78, &["to list them: leasehold leases, leasehold locks"]);

@@ -87,7 +87,7 @@ async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
     server
         .act(action("none", "pause", 1))
         .await
-        .expect(404, "does not exist");
+        .expect(404, "no lease is named");
     let mut more = action(lease, "pause", 1);
     more["force"] = json!(true);
     server.act(more).await.expect(400, "force");

@@ -165,7 +165,7 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
     }
     known
         .into_iter()
-        .map(|name| (strsim::levenshtein(unknown, name), name))
+        .map(|name| (strsim::osa_distance(unknown, name), name))
         .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, name)| name)

@@ -83,7 +83,7 @@ pub(crate) enum OperatorError {
         failure: Box<Failure>,
         command: String,
     },
-    #[error("lease {name} does not exist{hint}")]
+    #[error("no lease is named {name}{hint}")]
     Missing {
         name: ResourceName,
         /// Suggests a similar lease, or the command that lists the leases.
@@ -143,7 +143,10 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let timeout = connection.timeout();
     let serves = matches!(command, OperatorCommand::Web(_));
     configured(&connection, serves, async |config| {
-        let session = Session::new(&config, json, timeout);
+        let session = Session {
+            given: given(&connection),
+            ..Session::new(&config, json, timeout)
+        };
         let done = execute(&session, command);
         run_on(&session.collection, &config.mongodb.uri, serves, done).await
     })
@@ -249,6 +252,8 @@ struct Session {
     json: bool,
     timeout: Duration,
     deadline: BootTime,
+    /// The flags of the connection, for commands in hints.
+    given: String,
 }
 
 impl Session {
@@ -258,6 +263,7 @@ impl Session {
             json,
             timeout,
             deadline: clock::boot_now() + timeout,
+            given: String::new(),
         }
     }
 
@@ -338,16 +344,19 @@ impl Session {
     async fn missing(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
         let hint = self
-            .hint(&name, "to list the leases: leasehold leases")
+            .hint(
+                &name,
+                &format!("to list the leases: leasehold leases{}", self.given),
+            )
             .await;
         OperatorError::Missing { name, hint }
     }
 
     async fn missing_document(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
-        let hint = self
-            .hint(&name, "to list them: leasehold leases, leasehold locks")
-            .await;
+        let given = &self.given;
+        let list = format!("to list them: leasehold leases{given}, leasehold locks{given}");
+        let hint = self.hint(&name, &list).await;
         OperatorError::MissingDocument { name, hint }
     }
 
@@ -358,11 +367,33 @@ impl Session {
     }
 }
 
-/// Returns "; did you mean NAME?" if a document has a similar name.
+/// Returns "; did you mean NAME?" if a document has a similar name, or if the name of only one
+/// document begins with `name`.
 pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
-    let names = listed.iter().map(|entry| entry.name.as_str());
-    let near = nearest(name.as_str(), names)?;
+    let names = || listed.iter().map(|entry| entry.name.as_str());
+    let mut longer = names().filter(|longer| longer.starts_with(name.as_str()));
+    let only = longer.next().filter(|_| longer.next().is_none());
+    let near = nearest(name.as_str(), names()).or(only)?;
     Some(format!("; did you mean {near}?"))
+}
+
+/// Returns the flags of a connection, without its secrets, to append to a command in a hint.
+pub(crate) fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
+    let sources = &connection.configuration.sources;
+    let files = sources.files.iter();
+    let files = files.map(|file| format!(" --config {}", quoted(&file.display().to_string())));
+    let flags = sources.flags.iter().filter(|(key, _)| !key.secret);
+    let flags = flags.map(|(key, value)| format!(" --{} {}", key.flag(), quoted(value)));
+    files.chain(flags).collect()
+}
+
+/// Quotes text for a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.,:@/%+=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

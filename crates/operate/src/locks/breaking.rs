@@ -29,11 +29,12 @@ pub(super) async fn run(
     match lock.read().await? {
         None => {
             let listed = lock.calls.list().await.unwrap_or_default();
-            let near = did_you_mean(&lock.name, &listed).unwrap_or_default();
-            nothing_done(
-                lock,
-                &format!("no lock of this name; to list the locks: leasehold locks{near}"),
-            )
+            let near = did_you_mean(&lock.name, &listed);
+            let given = &lock.calls.given;
+            let list = || format!("; to list the locks: leasehold locks{given}");
+            let hint = near.unwrap_or_else(list);
+            say(&format!("no lock is named {}{hint}", lock.name));
+            Ok(exit::NEGATIVE)
         }
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")

@@ -22,6 +22,8 @@ pub(super) struct Calls<'a> {
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,
+    /// The flags of the connection, for commands in hints.
+    pub(super) given: String,
 }
 
 pub(super) struct LockCalls<'a> {
@@ -49,12 +51,18 @@ pub(super) enum Reread {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(locks: &'a MongoCollection, config: &LockConfig, timeout: Duration) -> Self {
+    pub(super) fn new(
+        locks: &'a MongoCollection,
+        config: &LockConfig,
+        timeout: Duration,
+        given: String,
+    ) -> Self {
         Self {
             locks,
             attempt_max: 2 * config.timings.operation_timeout(),
             retry_interval: config.timings.retry_interval(),
             timeout,
+            given,
         }
     }
 
