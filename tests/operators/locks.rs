@@ -74,11 +74,8 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
     let json = leasehold(&stage, &["describe", "nightly", "-o", "json"]).await;
     let json = json.expect(0, &[]).json();
     let holder = &json["holders"][0];
-    assert_eq!(
-        (&holder["state"], &holder["renewal_seen"]),
-        (&"held".into(), &true.into()),
-        "{json}"
-    );
+    // A recent write by the holder's clock is enough, so the command does not wait for a renewal.
+    assert_eq!(holder["state"], "held", "{json}");
     assert!(holder["last_write_ago_by_store_ms"].is_u64(), "{json}");
     assert_eq!(json["queue"][1]["place"], 2, "{json}");
     assert_eq!(json["queue"][0]["waits_for"], "behind second (exclusive)");
@@ -166,7 +163,8 @@ async fn an_expired_holder_is_marked_immediately() {
         &[
             "State:     silent, 0 waiting\n",
             "silent; last write 6m1",
-            "s ago by the holder's clock; others take over after watching for ",
+            "s ago by the holder's clock; the next contender removes it after watching it for ",
+            "; to remove it: leasehold locks break dead",
         ],
     );
     let json = leasehold(&stage, &["locks", "-o", "json"]).await.json();

@@ -176,9 +176,17 @@ async fn a_step_down_of_the_only_candidate_is_under_way_and_not_failed() {
     let arguments = ["step-down", &lease, "--timeout", "8s", "-o", "json"];
     let answer = leasehold(&stage, &arguments).await.expect(
         3,
-        &["a stepped down; no candidate has acquired the lease within 8s"],
+        &[
+            "a stepped down; no candidate has acquired the lease within 8s; no other candidate answers; a may lead again in",
+        ],
     );
     assert_eq!(answer.json()["result"], "under_way");
+    leasehold(&stage, &["leases"])
+        .await
+        .expect(0, &["step-down of token 1: done"]);
+    leasehold(&stage, &["describe", &lease])
+        .await
+        .expect(0, &["; done; the next acquisition removes the request"]);
     leasehold(&stage, &["step-down", &lease])
         .await
         .expect(1, &["no candidate leads; nothing written"]);

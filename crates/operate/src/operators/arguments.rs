@@ -233,8 +233,8 @@ pub(super) struct Query {
 pub(super) struct Observe {
     /// Maximum wait for renewals [default: 4s]
     ///
-    /// By default, a list waits only for leases in doubt: with a holder whose last write is late, or
-    /// whose clock is wrong. The wait for a silent holder ends after 1.5s, unless the holder answers
+    /// By default, the command waits only for holders in doubt: whose last write is late, or whose
+    /// clock is wrong. The wait for a silent holder ends after 1.5s, unless the holder answers
     /// like the candidates.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(Duration::ZERO, OBSERVE_MAX))]

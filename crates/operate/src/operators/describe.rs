@@ -187,6 +187,9 @@ impl LeaseDescription<'_> {
         let holder = self.seen.evidence(self.now);
         let effect = match (ineffective(self.lease), holder.filter(Evidence::is_silent)) {
             (Some(why), _) => format!("no effect: {why}"),
+            (None, _) if render::is_done(self.lease) => {
+                "done; the next acquisition removes the request".to_owned()
+            }
             (None, Some(_)) => {
                 let holder = self.lease.holder.as_ref();
                 let holder = holder.map_or("the holder", |holder| holder.identity.as_str());
@@ -204,8 +207,8 @@ impl LeaseDescription<'_> {
 
     fn renewed(&self, evidence: &Evidence) -> String {
         let watched = short(evidence.silence.lasts(self.now));
-        match evidence.silence.renewal_seen {
-            true => format!("{watched} ago"),
+        match evidence.silence.renewal_seen || evidence.is_recent() {
+            true => format!("{} ago", evidence.renewed(self.now)),
             false => format!("not since this command started, {watched} ago"),
         }
     }

@@ -1,6 +1,7 @@
 //! `leasehold leases` and `leasehold locks`: list all leases or all locks of the collection. With
 //! `--watch`, they show a live table on a terminal; elsewhere, they print one JSON line per change.
 
+mod feed;
 mod renewal_wait;
 mod screen;
 
@@ -13,13 +14,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tracing::warn;
 
+use self::feed::Feed;
 pub(super) use self::renewal_wait::RenewalWait;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{ANSWER_MAX, ANSWER_SOON, Ask, Roll, RollCalls, Rolls};
+use super::roll_call::{ANSWER_SOON, Ask, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
@@ -167,7 +168,8 @@ pub(super) async fn await_renewals(
         let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
         PassingLine::new(&text)
     });
-    let (mut all, mut rolls) = (pin!(calls.all()), None);
+    let deadline = begun + wait.doubtful.max(2 * ANSWER_SOON);
+    let (mut all, mut rolls) = (pin!(calls.all(deadline)), None);
     loop {
         let until = until(&followed.observed, rolls.as_ref());
         if until.is_none() && rolls.is_some() {
@@ -247,15 +249,14 @@ async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
     }
     let mut gone = silent_holders(&observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
+    let mut feed = Feed::default();
     loop {
         let left = next_check.since(clock::boot_now());
         let event = tokio::time::timeout(left, view.next()).await;
         let changed: Vec<String> = match event {
             Ok(None) => return Ok(exit::DONE.into()),
             Ok(Some(event)) => {
-                if let ViewEvent::Failed(failure) | ViewEvent::Polling(failure) = &event {
-                    warn!(why = %failure, "MongoDB reports no changes, retrying");
-                }
+                feed.log(&event, clock::boot_now());
                 let documents = observed.apply(event).into_iter();
                 documents
                     .filter_map(|(name, differs)| differs.then_some(name))
@@ -313,9 +314,9 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
         Listing::Leases { .. } => Ask::All,
         Listing::Locks => Ask::None,
     };
-    let mut calls = RollCalls::new(session, ANSWER_MAX, ask);
+    let mut calls = RollCalls::new(session, ANSWER_SOON, ask);
     let mut first_line = 0;
-    let mut trouble = None;
+    let mut feed = Feed::default();
     loop {
         calls.call(&observed);
         let rows = listing.rows(&observed, calls.answered(), clock::boot_now());
@@ -325,7 +326,7 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
             &observed,
             &rows,
             &mut first_line,
-            trouble.as_deref(),
+            feed.trouble(),
         )?;
         let drawn = clock::boot_now();
         let mut pause = FRAME_MAX;
@@ -336,13 +337,7 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
                     let Some(event) = event else {
                         return Ok(exit::DONE.into());
                     };
-                    match &event {
-                        ViewEvent::Failed(failure) | ViewEvent::Polling(failure) => {
-                            trouble = Some(failure.to_string());
-                        }
-                        ViewEvent::Streaming => trouble = None,
-                        _ => {}
-                    }
+                    feed.apply(&event);
                     observed.apply(event);
                     pause = FRAME_MIN;
                     continue;

@@ -312,18 +312,30 @@ impl<'a> ObservedLock<'a> {
                 "the work and its minimum hold have ended; the next contender removes it".to_owned()
             }
             HolderState::Works(liveness) => match evidence.filter(|it| it.is_silent()) {
-                Some(gone) if liveness == Liveness::Expired => and_kept(format!(
-                    "expired; {}; the next contender removes it, or: leasehold locks break {}",
-                    gone.last_write(self.now),
-                    self.name
-                )),
-                Some(gone) => and_kept(gone.words(None, self.now)),
+                Some(gone) => {
+                    let watched = match liveness {
+                        Liveness::Expired => String::new(),
+                        _ => format!(
+                            " after watching it for {}",
+                            short(entry.lease_duration.duration())
+                        ),
+                    };
+                    // `locks break` keeps a holder until its minimum hold has ended.
+                    let or_break = match &keeps {
+                        Some(_) => String::new(),
+                        None => format!("; to remove it: leasehold locks break {}", self.name),
+                    };
+                    and_kept(format!(
+                        "{}; {}; the next contender removes it{watched}{or_break}",
+                        liveness.shown(),
+                        gone.last_write(self.now),
+                    ))
+                }
                 None => and_kept(match evidence {
-                    Some(it) if !it.silence.renewal_seen || liveness == Liveness::Unseen => {
-                        let watched = short(it.silence.lasts(self.now));
-                        format!("no renewal seen for {watched}")
+                    Some(it) if !it.silence.renewal_seen && !it.is_recent() => {
+                        it.last_write(self.now)
                     }
-                    Some(it) if liveness == Liveness::Late => it.last_write(self.now),
+                    Some(it) if liveness != Liveness::Renews => it.last_write(self.now),
                     _ => "works".to_owned(),
                 }),
             },

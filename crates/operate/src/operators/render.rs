@@ -116,10 +116,10 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
 /// acquire the lease.
 pub(super) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
     let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
-    let ended = lease.history.last().filter(|_| is_free)?.ended_at;
-    // A resumed lease was paused until then.
+    let ended = lease.history.last().map(|last| last.ended_at);
+    // A resumed lease was paused until then, and a repair may have created the lease.
     let acted = lease.actions.last().map(|action| action.at);
-    since(acted.map_or(ended, |acted| acted.max(ended))).filter(|free| *free >= UNCLAIMED_AFTER)
+    since(ended.max(acted).filter(|_| is_free)?).filter(|free| *free >= UNCLAIMED_AFTER)
 }
 
 /// Returns the standby, with its priority if not zero.
@@ -173,10 +173,11 @@ fn notes(
         notes.push(format!("paused by {by}{reason}"));
     }
     if let Some(request) = &lease.request {
-        let request = self::request(request);
+        let words = self::request(request);
         notes.push(match ineffective(lease) {
-            None => request,
-            Some(why) => format!("{request}, no effect: {why}"),
+            None if is_done(lease) => format!("{}: done", kind_of(request)),
+            None => words,
+            Some(why) => format!("{words}, no effect: {why}"),
         });
     }
     if let Some(reserved) = reserved(lease).filter(|_| lease.held_by().is_none()) {
@@ -190,7 +191,15 @@ fn notes(
 }
 
 pub(super) fn request(request: &RequestRecord) -> String {
-    let kind = match &request.request {
+    let kind = kind_of(request);
+    match &request.by {
+        Some(by) => format!("{kind} requested by {by}"),
+        None => format!("{kind} requested"),
+    }
+}
+
+fn kind_of(request: &RequestRecord) -> String {
+    match &request.request {
         Ok(valid) => match &valid.kind {
             RequestKind::StepDown => format!("step-down of token {}", valid.token),
             RequestKind::Transfer(_) => {
@@ -199,17 +208,30 @@ pub(super) fn request(request: &RequestRecord) -> String {
             }
         },
         Err(_) => "invalid request".to_owned(),
-    };
-    match &request.by {
-        Some(by) => format!("{kind} requested by {by}"),
-        None => format!("{kind} requested"),
     }
 }
 
-/// Returns why the pending request will have no effect, or `None` if it will have one.
+/// Returns true if the leader has stepped down because of the request, and no candidate has
+/// acquired the lease since then. The next acquisition removes the request.
+pub(super) fn is_done(lease: &LeaseRecord) -> bool {
+    let request = lease.request.as_ref();
+    let request = request.and_then(|request| request.request.as_ref().ok());
+    let last = lease.history.last();
+    lease.effect() == Some(RequestEffect::Free)
+        && request.zip(last).is_some_and(|(request, last)| {
+            let reason = match request.kind {
+                RequestKind::StepDown => "requested",
+                RequestKind::Transfer(_) => "transferred",
+            };
+            last.token == Some(request.token) && last.reason.as_deref() == Some(reason)
+        })
+}
+
+/// Returns why the pending request has no effect, or `None` if it has had one or will have one.
 pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     match lease.effect()? {
         RequestEffect::Effective => None,
+        RequestEffect::Free if is_done(lease) => None,
         RequestEffect::OtherToken { named, leader } => Some(format!(
             "the request names token {named}, but the holder has token {leader}"
         )),
@@ -296,6 +318,7 @@ fn request_object(request: &RequestRecord, lease: &LeaseRecord) -> Value {
         "reason": request.reason,
         "at": date(request.at),
         "effective": lease.effect() == Some(RequestEffect::Effective),
+        "done": is_done(lease),
         "why_not": ineffective(lease),
     })
 }
@@ -321,6 +344,7 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
         "acquired_at": date(ended.acquired_at),
         "ended_at": date(ended.ended_at),
         "reason": ended.reason,
+        "ended_earlier": ended_earlier(ended),
     })
 }
 
@@ -354,17 +378,33 @@ pub(super) fn store_object(store: &StoreInfo) -> Value {
     })
 }
 
-/// Returns the time that a former holder held the lease. `<` marks an upper bound, because the last
-/// write of an expired holder is not recorded.
+/// Reasons of holders that stopped before the recorded end. The history has only the time of the
+/// write that ended the hold; after an outage or a takeover, that time is later.
+const ENDED_EARLIER: [&str; 7] = [
+    "took_over",
+    "expired",
+    "broken",
+    "deadline",
+    "store_went_back",
+    "duplicate",
+    "workload_stuck",
+];
+
+pub(super) fn ended_earlier(ended: &PastHolder) -> bool {
+    let reason = ended.reason.as_deref();
+    reason.is_some_and(|reason| ENDED_EARLIER.contains(&reason))
+}
+
+/// Returns the time that a former holder held the lease or lock. `<` marks an upper bound.
 pub(super) fn held_for(ended: &PastHolder) -> String {
     let held = ended.ended_at.0.checked_sub(ended.acquired_at.0);
     let held = held.and_then(|millis| u64::try_from(millis).ok());
     let Some(held) = held.map(|millis| short(Duration::from_millis(millis))) else {
         return "-".to_owned();
     };
-    match ended.reason.as_deref() {
-        Some("took_over" | "expired") => format!("< {held}"),
-        _ => held,
+    match ended_earlier(ended) {
+        true => format!("< {held}"),
+        false => held,
     }
 }
 
@@ -406,6 +446,31 @@ pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_holder_that_stopped_before_its_recorded_end_is_an_upper_bound() {
+        for (reason, shown) in [
+            ("requested", "1m13s"),
+            ("released", "1m13s"),
+            ("took_over", "< 1m13s"),
+            ("deadline", "< 1m13s"),
+            ("broken", "< 1m13s"),
+        ] {
+            let ended = PastHolder {
+                token: None,
+                identity: None,
+                slot: None,
+                acquired_at: WallMillis(1_000),
+                ended_at: WallMillis(74_000),
+                reason: Some(reason.to_owned()),
+            };
+            assert_eq!(held_for(&ended), shown, "{reason}");
+            assert_eq!(
+                ended_object(&ended)["ended_earlier"],
+                shown.starts_with('<')
+            );
+        }
+    }
 
     #[test]
     fn numbers_of_json_have_at_most_three_digits_after_the_point() {

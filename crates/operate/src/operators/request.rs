@@ -8,6 +8,8 @@ mod tests;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use self::progress::{Progress, RequestDecision, decide, is_holder, words};
 use super::observed::{Evidence, Followed, lease, shown, wall};
@@ -296,7 +298,7 @@ impl<'a> PendingRequest<'a> {
             }
             if failure.is_some() {
                 let left = deadline.since(clock::boot_now());
-                tokio::time::sleep(Timings::default().retry_interval().min(left)).await;
+                sleep(Timings::default().retry_interval().min(left)).await;
             }
             let Ok(entry) = session.collection.read(name.as_str()).await else {
                 continue;
@@ -322,8 +324,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits for the effect of the request, at most for the timeout. If the holder `is_silent`,
-    /// also asks the candidates to report.
+    /// Waits for the effect of the request, at most for the timeout. Asks the candidates to report
+    /// shortly before the timeout, or immediately if the holder `is_silent`.
     async fn waited(
         &self,
         followed: &mut Followed,
@@ -332,17 +334,22 @@ impl<'a> PendingRequest<'a> {
     ) -> CommandOutcome {
         let (session, timeout) = (self.session.clone(), self.session.timeout);
         let name = self.args.name.clone();
-        let within = ANSWER_MAX.min(timeout);
-        let roll = async move { roll_call::roll(&session, &name, within).await };
-        let roll = is_silent.then(|| tokio::spawn(roll));
+        let within = ANSWER_MAX.min(timeout / 2);
+        let delay = match is_silent {
+            true => Duration::ZERO,
+            false => timeout.saturating_sub(within),
+        };
+        // Dropping the set aborts the roll call, which an earlier outcome makes unnecessary.
+        let mut roll = JoinSet::new();
+        roll.spawn(async move {
+            sleep(delay).await;
+            roll_call::roll(&session, &name, within).await
+        });
         let (progress, now) = match self.effect(followed, progress).await {
             Ok(outcome) => return outcome,
             Err(pending) => pending,
         };
-        let roll = match roll {
-            Some(roll) => roll.await.ok(),
-            None => None,
-        };
+        let roll = roll.join_next().await.and_then(Result::ok);
         progress.under_way(timeout, (now, wall()), roll.as_ref())
     }
 

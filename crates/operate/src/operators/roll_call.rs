@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Session;
 use super::observed::{Observed, lease};
@@ -230,9 +230,19 @@ impl RollCalls {
         &self.rolls
     }
 
-    pub(super) async fn all(mut self) -> Rolls {
-        while let Some(Ok((name, roll))) = self.calls.join_next().await {
-            self.rolls.insert(name, roll);
+    /// Waits for the answers until the deadline.
+    pub(super) async fn all(mut self, deadline: BootTime) -> Rolls {
+        let all = async {
+            while let Some(Ok((name, roll))) = self.calls.join_next().await {
+                self.called.remove(&name);
+                self.rolls.insert(name, roll);
+            }
+        };
+        let left = deadline.since(clock::boot_now());
+        if timeout(left, all).await.is_err() {
+            let why = || Roll::NotCalled("no answer from MongoDB in time".to_owned());
+            let late = self.called.into_keys();
+            self.rolls.extend(late.map(|name| (name, why())));
         }
         self.rolls
     }

@@ -40,6 +40,8 @@ pub(super) const STREAMS_MAX: usize = 64;
 /// While the first read has not succeeded, interval between checks for the reason.
 const CHECK: Duration = Duration::from_secs(1);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
+/// Minimum interval between two log lines about one outage.
+const REMINDED_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
@@ -117,6 +119,7 @@ async fn follow(
 ) {
     let last_answer = view.last_answer();
     let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
+    let mut logged = None;
     loop {
         let before = board.borrow().link.clone();
         let was_listed = board.borrow().is_listed();
@@ -145,9 +148,16 @@ async fn follow(
             }
         }
         let link = &board.link;
+        let now = clock::boot_now();
+        // During an outage, the reason may change with each attempt.
+        let repeats =
+            logged.is_some_and(|(state, at)| state == link.state && now.since(at) < REMINDED_AFTER);
+        if *link == before || repeats {
+            continue;
+        }
+        logged = Some((link.state, now));
         let why = link.why.as_ref().map(tracing::field::display);
         match link.state {
-            _ if *link == before => {}
             LinkState::Connecting => {}
             LinkState::Current => info!("following the collection"),
             LinkState::Polling => warn!(why, "MongoDB reports no changes, reading at intervals"),

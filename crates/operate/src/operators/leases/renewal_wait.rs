@@ -39,11 +39,10 @@ impl RenewalWait {
         }
     }
 
+    /// Unlike a list, waits for a silent holder as long as the operator asks.
     pub(in super::super) fn of_lease(observe: Option<Duration>, ask: Ask) -> Self {
-        let all = observe.unwrap_or(OBSERVE_DEFAULT);
         Self {
-            recent: all,
-            silent: all,
+            silent: observe.unwrap_or(OBSERVE_DEFAULT),
             ..Self::of_list(observe, ask)
         }
     }
@@ -150,8 +149,10 @@ mod tests {
         assert_eq!(waits(observe, ago(1), None), 30 * SECOND);
         assert_eq!(waits(observe, ago(60), Some(&others)), 4 * SECOND);
         let lease = RenewalWait::of_lease(None, Ask::All);
-        assert_eq!(waits(lease, ago(1), None), 4 * SECOND);
+        assert_eq!(waits(lease, ago(1), None), Duration::ZERO);
         assert_eq!(waits(lease, ago(60), Some(&others)), Duration::ZERO);
+        let lease = RenewalWait::of_lease(Some(30 * SECOND), Ask::All);
+        assert_eq!(waits(lease, ago(60), Some(&others)), 30 * SECOND);
     }
 
     #[test]

@@ -23,7 +23,15 @@ impl ObservedLock<'_> {
             (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
                 format!("shared by {held}{and_silent}")
             }
-            (_, 0) => silent.first().unwrap_or(&"held").to_string(),
+            (_, 0) => {
+                let first = self.holding().next().map(|(_, state, _)| state.shown());
+                silent
+                    .first()
+                    .copied()
+                    .or(first)
+                    .unwrap_or("held")
+                    .to_owned()
+            }
             (held, slots) => format!("{held} of {slots} slots held{and_silent}"),
         };
         let fields = [

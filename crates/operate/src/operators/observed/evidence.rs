@@ -15,6 +15,8 @@ pub(crate) struct Silence {
     pub(crate) renewal_seen: bool,
     /// Start of the current outage, during which the document may have changed.
     pub(super) blind_since: Option<BootTime>,
+    /// True if an outage, during which the holder may have been unable to renew, ended at `since`.
+    pub(super) after_outage: bool,
 }
 
 /// Smallest clock difference that is shown, in milliseconds.
@@ -82,6 +84,10 @@ impl Evidence {
         let liveness = match (silence.liveness(lease_duration, now), age) {
             _ if silence.is_blind(now) && !silence.was_gone() => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
+            // The holder is about to renew if it is alive.
+            (Liveness::Renews, Some(age)) if silence.after_outage && age > lease_duration / 4 => {
+                Liveness::Unseen
+            }
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
             (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
             (liveness, _) => liveness,
@@ -114,16 +120,20 @@ impl Silence {
             since,
             renewal_seen: false,
             blind_since: None,
+            after_outage: false,
         }
     }
 
     pub(crate) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
+        let was_gone = self.was_gone();
         let blind = self.blind_since.take().map(|since| at.since(since));
-        if self.revision != revision {
+        let after_outage = blind.is_some_and(|blind| blind > BLIND_TOLERATED);
+        if self.revision != revision || after_outage && !was_gone {
             *self = Self {
                 // A renewal that was written during an outage may be old, and the holder may have
                 // stopped since then.
-                renewal_seen: blind.is_none_or(|blind| blind <= BLIND_TOLERATED),
+                renewal_seen: self.revision != revision && !after_outage,
+                after_outage,
                 ..Self::new(revision, at)
             };
         }
@@ -231,8 +241,12 @@ mod tests {
         assert_eq!(blind.last_write_ago, None);
         silence.lose_sight(at(8));
         assert_eq!(seen(silence, 0, at(9)).liveness, Liveness::Unseen);
-        silence.observe(None, at(7));
-        assert_eq!(seen(silence, 372_000, at(8)).liveness, Liveness::Silent);
+        silence.observe(None, at(10));
+        let again = seen(silence, 24_500, at(12));
+        assert_eq!(again.liveness, Liveness::Unseen, "not due to renew yet");
+        assert_eq!(seen(silence, 33_000, at(17)).liveness, Liveness::Silent);
+        silence.observe(Some(Revision::from_bytes([3; 16])), at(13));
+        assert_eq!(seen(silence, 0, at(13)).liveness, Liveness::Renews);
     }
 
     #[test]
@@ -275,7 +289,8 @@ mod tests {
         silence.lose_sight(at(300));
         silence.observe(Some(Revision::from_bytes([2; 16])), at(301));
         assert!(!silence.renewal_seen);
-        assert_eq!(seen(silence, 60_000, at(302)).liveness, Liveness::Silent);
+        assert_eq!(seen(silence, 60_000, at(302)).liveness, Liveness::Unseen);
+        assert_eq!(seen(silence, 66_000, at(308)).liveness, Liveness::Silent);
         assert_eq!(seen(silence, 2_000, at(302)).liveness, Liveness::Renews);
         silence.observe(renewed, at(303));
         assert!(silence.renewal_seen);

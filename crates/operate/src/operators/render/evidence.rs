@@ -53,10 +53,10 @@ impl Evidence {
     pub(crate) fn last_write(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match (self.age(now), self.last_write_ago) {
-            _ if self.liveness == Liveness::Unseen => {
-                let blind = short(self.silence.blind_for(now));
-                format!("no answer from MongoDB for {blind}")
-            }
+            _ if self.liveness == Liveness::Unseen => match self.silence.blind_for(now) {
+                Duration::ZERO => format!("no renewal yet, {watched} after MongoDB answered again"),
+                blind => format!("no answer from MongoDB for {}", short(blind)),
+            },
             _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
             (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
             (None, Some(ahead @ ..=-1)) => format!(

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::observed::{Evidence, Liveness, Silence};
-use super::super::render::{ineffective, request, short};
-use super::super::roll_call::Roll;
+use super::super::render::{ineffective, is_done, request, short};
+use super::super::roll_call::{Roll, names};
 use super::super::{CommandOutcome, Leader, RequestResult};
 use leasehold_core::election::{BootTime, Identity, RequestKind, Token, WallMillis};
 use leasehold_host::duration::shown;
@@ -99,7 +99,8 @@ pub(super) struct Progress {
     /// The newest action when the request was recorded: the request's own action, or, if an equal
     /// request was already pending, the newest action in `before`.
     latest: Option<[u8; 16]>,
-    released: bool,
+    /// Instant at which the former holder was first seen to have released the lease.
+    released: Option<BootTime>,
     blind: bool,
     /// True if the holder seemed to be gone at the time of the request.
     pub(super) holder_is_silent: bool,
@@ -123,7 +124,7 @@ impl Progress {
             renewed_at: renewed_at(before),
             awaited: action,
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
-            released: false,
+            released: None,
             blind: false,
             holder_is_silent: false,
         }
@@ -153,7 +154,9 @@ impl Progress {
         let (holder, paused) = (lease.held_by(), lease.lease.paused);
         let former = self.before.held_by().map(|holder| holder.claim);
         let successor = holder.filter(|holder| Some(holder.claim) != former);
-        self.released |= former.is_some() && (holder.is_none() || successor.is_some());
+        if former.is_some() && (holder.is_none() || successor.is_some()) {
+            self.released.get_or_insert(at);
+        }
         let leads = match self.kind {
             // A holder from before the pause may have exited, so only a renewal proves that it
             // leads.
@@ -165,6 +168,7 @@ impl Progress {
             ActionKind::Cancel => {
                 let effect = match (ineffective(&self.before), self.former()) {
                     (Some(why), _) => format!("it had no effect: {why}"),
+                    (None, _) if is_done(&self.before) => "it was done already".to_owned(),
                     (None, Some(former)) if self.holder_is_silent => {
                         format!("{former} is not renewing, and has not applied the request")
                     }
@@ -189,12 +193,12 @@ impl Progress {
                 let by = self.author(lease, &ActionKind::Pause);
                 self.superseded(at, format!("it was paused again meanwhile{by}"))
             }
-            _ if steps_down && self.released && holder.is_none() && paused => {
+            _ if steps_down && self.is_released() && holder.is_none() && paused => {
                 let by = self.author(lease, &ActionKind::Pause);
                 let how = format!("it was paused meanwhile{by}, so no candidate leads");
                 self.superseded(at, how)
             }
-            kind if steps_down && !self.released && !is_standing(kind, lease) => {
+            kind if steps_down && !self.is_released() && !is_standing(kind, lease) => {
                 let how = match (self.overruled(lease), &lease.request) {
                     (Some(how), _) => how,
                     (None, Some(it)) => format!("another request replaced it: {}", request(it)),
@@ -298,12 +302,12 @@ impl Progress {
     }
 
     pub(super) fn is_released(&self) -> bool {
-        self.released
+        self.released.is_some()
     }
 
     /// Returns true if no renewal of the holder was observed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
-        let duration = self.before.lease_duration().filter(|_| !self.released);
+        let duration = self.before.lease_duration().filter(|_| !self.is_released());
         duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)
     }
 
@@ -321,7 +325,10 @@ impl Progress {
     /// Returns the evidence on the holder at the time of the request, until that holder has
     /// released the lease.
     pub(super) fn evidence(&self, now: BootTime, wall: WallMillis) -> Option<Evidence> {
-        let duration = self.before.lease_duration().filter(|_| !self.released)?;
+        let duration = self
+            .before
+            .lease_duration()
+            .filter(|_| !self.is_released())?;
         let (silence, renewed_at) = (self.silence, self.renewed_at);
         Some(Evidence::new(silence, renewed_at, duration, now, wall))
     }
@@ -342,15 +349,16 @@ impl Progress {
                  describe shows it"
             ),
             (former, gone) if self.kind == ActionKind::Resume => {
-                let gone = former.zip(gone).filter(|_| !self.released);
+                let gone = former.zip(gone).filter(|_| !self.is_released());
                 let gone =
                     gone.map(|(former, gone)| format!("; {former} is {}", gone.words(roll, now)));
                 let gone = gone.unwrap_or_default();
                 format!("resumed{gone}; no candidate has acquired the lease within {waited}")
             }
-            (Some(former), _) if self.released => {
+            (Some(former), _) if self.is_released() => {
+                let others = self.others(former, roll, now);
                 format!(
-                    "{former} stepped down; no candidate has acquired the lease within {waited}"
+                    "{former} stepped down; no candidate has acquired the lease within {waited}{others}"
                 )
             }
             (Some(former), Some(gone)) => {
@@ -374,6 +382,28 @@ impl Progress {
         };
         let outcome = CommandOutcome::new(RequestResult::UnderWay, message);
         outcome.with_evidence(evidence.as_ref(), roll)
+    }
+
+    /// Describes the candidates other than the former holder, and when the former holder may lead
+    /// again.
+    fn others(&self, former: &Identity, roll: Option<&Roll>, now: BootTime) -> String {
+        let others = match roll {
+            Some(Roll::Answered(present)) => {
+                let others = present.iter().filter(|it| it.identity != *former);
+                match names(&others.cloned().collect::<Vec<_>>()).as_str() {
+                    "none" => "; no other candidate answers".to_owned(),
+                    others => format!("; answers came from: {others}"),
+                }
+            }
+            _ => String::new(),
+        };
+        // A leader that steps down on request does not contend for one lease duration.
+        let again = self.released.zip(self.before.lease_duration());
+        let again = again.map(|(released, lasts)| (released + lasts).since(now));
+        match again.filter(|again| !again.is_zero()) {
+            Some(again) => format!("{others}; {former} may lead again in {}", short(again)),
+            None => others,
+        }
     }
 
     fn done(

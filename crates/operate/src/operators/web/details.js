@@ -112,8 +112,6 @@ function showDeleted() {
   details.doc = null;
 }
 
-const isExpired = (past) => past.reason === "took_over" || past.reason === "expired";
-
 const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });
 
 function renderDetails() {
@@ -126,8 +124,8 @@ function renderDetails() {
   fill("history", ended.map((past) => [
     [past.token == null ? "–" : String(past.token), "number"],
     [past.identity || "–"],
-    // For an expired holder, this is an upper bound, because its last write is not recorded.
-    [(isExpired(past) ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
+    // For a holder that stopped earlier, this is an upper bound.
+    [(past.ended_earlier ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
     [past.reason || "–"],
   ]));

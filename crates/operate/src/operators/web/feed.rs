@@ -198,7 +198,8 @@ pub(super) fn details(
 }
 
 /// Adds the last former holder, and the timeline of all former holders. Each entry has the start
-/// and end in wall-clock milliseconds, identity, token and reason.
+/// and end in wall-clock milliseconds, identity, token, reason, and true if the holder stopped
+/// earlier.
 fn add_history(object: &mut Value, history: &[PastHolder]) {
     let past = history.iter().map(|one| {
         let identity = one.identity.as_ref().map(|identity| identity.as_str());
@@ -208,7 +209,8 @@ fn add_history(object: &mut Value, history: &[PastHolder]) {
             one.ended_at.0,
             identity,
             token,
-            one.reason
+            one.reason,
+            render::ended_earlier(one)
         ])
     });
     object["past"] = past.collect();

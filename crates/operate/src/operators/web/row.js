@@ -65,7 +65,7 @@ function renderRow(row, name, now) {
     cell.classList.toggle("none", text === "–");
     cell.title = text;
   });
-  const past = (doc.past || []).map(([from, to, identity, token, reason]) => ({ from, to, identity, token, reason }));
+  const past = (doc.past || []).map(([from, to, identity, token, reason, ended_earlier]) => ({ from, to, identity, token, reason, ended_earlier }));
   renderTimeline(row.children[6].firstChild, doc, past, at, now);
 }
 

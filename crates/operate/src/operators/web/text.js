@@ -178,7 +178,7 @@ function request(doc) {
   if (!request) return "";
   const kind = { step_down: "step-down", transfer: `transfer to ${request.to}` }[request.kind] || "invalid request";
   const by = request.by ? ` requested by ${request.by}` : " requested";
-  return kind + by + (request.why_not ? `, no effect: ${request.why_not}` : "");
+  return request.done ? `${kind}: done` : kind + by + (request.why_not ? `, no effect: ${request.why_not}` : "");
 }
 
 // The author and the reason of a pause.
@@ -288,7 +288,7 @@ function partText(part, now) {
   const token = part.token == null ? "" : ` (token ${part.token})`;
   const span = part.isNow ? `since ${utc(part.from)}` : `${utc(part.from)} to ${utc(part.to)}`;
   const ended = part.reason ? `, ended: ${part.reason}` : "";
-  return `${part.identity || "unknown"}${token}: ${span}, ${duration(part.to - part.from)}${ended}`;
+  return `${part.identity || "unknown"}${token}: ${span}, ${part.ended_earlier ? "< " : ""}${duration(part.to - part.from)}${ended}`;
 }
 
 // A name as a shell word.

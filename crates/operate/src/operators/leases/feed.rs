@@ -1,0 +1,103 @@
+//! Tracks whether MongoDB reports the changes of a live list.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use leasehold_core::election::BootTime;
+use leasehold_host::log::{ErrorThrottle, millis};
+use leasehold_mongodb::store::mongo::operators::ViewEvent;
+
+/// Minimum interval between two log lines about an outage.
+const REMINDED_AFTER: Duration = Duration::from_secs(60);
+
+pub(super) struct Feed {
+    trouble: Option<String>,
+    /// True if the change stream failed and has not been opened again.
+    polls: bool,
+    throttle: ErrorThrottle,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self {
+            trouble: None,
+            polls: false,
+            throttle: ErrorThrottle::starting_with(REMINDED_AFTER),
+        }
+    }
+}
+
+impl Feed {
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    pub(super) fn apply(&mut self, event: &ViewEvent) {
+        match event {
+            ViewEvent::Failed(failure) | ViewEvent::Polling(failure) => {
+                self.polls |= matches!(event, ViewEvent::Polling(_));
+                self.trouble = Some(failure.to_string());
+            }
+            ViewEvent::Streaming => (self.polls, self.trouble) = (false, None),
+            ViewEvent::Listed { .. } | ViewEvent::Changed { .. } | ViewEvent::Removed { .. } => {
+                self.trouble = self.trouble.take().filter(|_| self.polls);
+            }
+        }
+    }
+
+    /// Logs the beginning and the end of an outage, and a reminder at most once a minute.
+    pub(super) fn log(&mut self, event: &ViewEvent, now: BootTime) {
+        let failed = matches!(event, ViewEvent::Failed(_) | ViewEvent::Polling(_));
+        self.apply(event);
+        match &self.trouble {
+            // All failures count as one kind, because a new kind would be logged immediately.
+            Some(why) if failed => {
+                if self.throttle.failed("view", None, now).is_some() {
+                    warn!(why, "MongoDB reports no changes, retrying");
+                }
+            }
+            Some(_) => {}
+            None => {
+                if let Some((lasted, _)) = self.throttle.over(now) {
+                    info!(after_ms = millis(lasted), "MongoDB reports changes again");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_mongodb::store::Failure;
+
+    #[test]
+    fn an_outage_is_logged_once_and_its_end_ends_it() {
+        let failed = || Failure::new("no answer", "");
+        let listed = |at| ViewEvent::Listed {
+            entries: Vec::new(),
+            at,
+        };
+        let at = |seconds: u64| BootTime::from_nanos((1_000 + seconds) * 1_000_000_000);
+        let mut feed = Feed::default();
+        let mut warned = 0;
+        for second in 0..59 {
+            feed.apply(&ViewEvent::Failed(failed()));
+            let logged = feed.throttle.failed("view", None, at(second));
+            warned += usize::from(logged.is_some());
+        }
+        assert_eq!(warned, 1);
+        feed.log(&listed(at(59)), at(59));
+        assert_eq!(
+            feed.trouble(),
+            None,
+            "read again, and the stream was not lost"
+        );
+        feed.log(&ViewEvent::Polling(failed()), at(200));
+        feed.log(&listed(at(201)), at(201));
+        assert!(feed.trouble().is_some(), "reads do not open the stream");
+        feed.log(&ViewEvent::Streaming, at(202));
+        assert_eq!(feed.trouble(), None);
+    }
+}
