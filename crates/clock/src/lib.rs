@@ -121,8 +121,9 @@ pub struct BootTimer {
 impl BootTimer {
     /// Creates a timer that is not armed. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
-        // `AsyncFd::new` is deprecated because the descriptor of some types may change. An
-        // `OwnedFd` never changes. The replacement is unsafe, and this crate forbids unsafe code.
+        // `AsyncFd::new` is deprecated because some types may change their descriptor. An `OwnedFd`
+        // always keeps its descriptor. The replacement is unsafe, and this crate forbids unsafe
+        // code.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// A response whose body is a text or an event stream.
+/// A response whose body is text or an event stream.
 pub type Answer = Response<Either<Full<Bytes>, EventBody>>;
 /// The body of a stream of events.
 pub type EventBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -22,12 +22,12 @@ const EVENTS: &str = "text/event-stream";
 /// Seconds after which a client of a busy server should retry.
 const RETRY_AFTER: &str = "5";
 
-/// Answers with a line of text.
+/// Returns a response with one line of text.
 pub fn text(code: StatusCode, message: &str) -> Answer {
     respond(code, TEXT, format!("{message}\n"))
 }
 
-/// Answers with a line of JSON.
+/// Returns a response with one line of JSON.
 pub fn json(code: StatusCode, body: &impl Serialize) -> Answer {
     match serde_json::to_string(body) {
         Ok(body) => respond(code, JSON, body + "\n"),
@@ -35,7 +35,7 @@ pub fn json(code: StatusCode, body: &impl Serialize) -> Answer {
     }
 }
 
-/// Answers with a body of this type.
+/// Returns a response with a body of this content type.
 pub fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let body = Full::new(body.into());
     with_body(code, content_type, Either::Left(body))
@@ -51,7 +51,7 @@ fn with_body(
     let headers = answer.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
-        // A caching proxy could serve an answer after the deadline in that answer has passed.
+        // Otherwise, a caching proxy could serve an answer that says "leader" after its deadline.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
@@ -76,16 +76,16 @@ pub fn event_body(feed: impl Feed) -> EventBody {
     StreamBody::new(frames.boxed())
 }
 
-/// Answers with a stream of events.
+/// Returns a response that streams events.
 pub fn event_stream(body: EventBody) -> Answer {
     let mut answer = with_body(StatusCode::OK, EVENTS, Either::Right(body));
-    // By default, nginx buffers an answer.
+    // By default, nginx buffers responses, which would delay events.
     let (name, value) = ("x-accel-buffering", HeaderValue::from_static("no"));
     answer.headers_mut().insert(name, value);
     answer
 }
 
-/// Answers that every place for an event stream or a long poll is taken.
+/// Returns the response when all places for event streams and long polls are taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let taken = format!("all {max} places for event streams and waits are taken");
     retry_later(text(code, &(taken + ", or the server is stopping")))

@@ -1,4 +1,4 @@
-//! Checks the host that a request names if the server listens on a loopback address.
+//! On a server with a loopback address, checks which host each request names.
 
 use std::net::IpAddr;
 

@@ -45,7 +45,7 @@ pub const CONNECTIONS_MAX: usize = 64;
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
-/// Maximum time until a client has sent the head of its next request. Longer idle connections would
+/// Timeout for receiving the head of the next request, including idle time. A longer timeout would
 /// be useless, because Prometheus scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time during which a connection accepts new requests, so that no client keeps one of the
@@ -81,7 +81,7 @@ pub trait Site: Clone + Send + Sync + 'static {
     fn evicted(&self);
 }
 
-/// The key or flag that sets an address, as errors name it.
+/// The key or flag that sets an address, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressSetting {
     /// Name of the key or flag.

@@ -263,7 +263,7 @@ impl Metrics {
         self.status_files.store(now, Ordering::Relaxed);
     }
 
-    /// Adds a metric with the version and this revision of the program.
+    /// Adds a metric with the program's version and this revision.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
         let build = Opts::new("leasehold_build_info", "1, with the running version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;

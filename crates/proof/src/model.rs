@@ -1,4 +1,4 @@
-//! Explores every order of events, within bounds, of two or three processes that run the shipped
+//! Explores, within bounds, every order of events of two or three processes that run the shipped
 //! state machines against a modelled store.
 //!
 //! [`election`] models candidates for a lease, and [`lock`] models contenders for a lock. The two

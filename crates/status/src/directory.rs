@@ -3,7 +3,7 @@
 //! A new process uses the directory as proof that the lease's holder has exited (proof of death).
 //! The new process has locked the directory, so every process that had this lock has exited, and
 //! the claim record names the claim that the lease document contains. The proof also requires that
-//! the recorded processes without the lock have exited.
+//! all recorded processes that do not hold the lock have exited.
 
 mod deployment;
 mod examine;
@@ -85,7 +85,7 @@ pub struct RecoveredState {
     pub other_lease: bool,
     /// True if the record or its claim could not be parsed, so that its token is lost.
     pub damaged: bool,
-    /// The reason why the recorded claim is not a proof of death, if there is a reason.
+    /// The reason why the recorded claim is not a proof of death, if any.
     pub unproven: Option<Unproven>,
 }
 

@@ -76,7 +76,7 @@ pub fn write(
     }
 }
 
-/// Returns the history entry that a write adds to the lease when its filter matches.
+/// Returns the history entry that a write adds to the lease when the write's filter matches.
 pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
     match operation {
         Operation::TakeOver { ended, .. } | Operation::Release { ended, .. } => Some(ended),

@@ -104,7 +104,6 @@ impl<O: Payload> Calls<O> {
         self.0.iter().any(|c| matches!(c.place, Place::Lagging(_)))
     }
 
-    /// Acknowledges the lagging writes, because a majority has them now.
     pub(crate) fn acknowledge(&mut self) {
         for call in &mut self.0 {
             if let Place::Lagging(outcome) = &call.place {
@@ -142,8 +141,8 @@ impl<O: Payload> Calls<O> {
         self.0.retain(|call| !is_over(call));
     }
 
-    /// Returns true if a call must advance before time passes. If a call is `due`, the process
-    /// that waits for it must act, unless the process is `frozen`.
+    /// Returns true if a call must advance before time passes. A `due` call requires its process to
+    /// act, unless the process is `frozen`.
     pub(crate) fn are_prompt(&self, frozen: bool, due: impl Fn(BootTime) -> bool) -> bool {
         let prompt = |call: &Call<O, O::Outcome>| {
             matches!(call.place, Place::Sent) || (call.waiting && !frozen && due(call.sent))

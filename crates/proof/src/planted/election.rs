@@ -90,13 +90,13 @@ mutations! {
     RenewedAfterRelease:
         "a claim is never renewed after its release was sent",
     TokenCompared:
-        "a contender waits for one revision, not for one token",
+        "a contender waits until the revision, not the token, has stayed unchanged",
     /// A contender compares only the revision, although the claim or the token may have changed.
     RevisionAlone:
         "a revision counts as unchanged only if its claim and token are unchanged too",
     /// Ids come only from the generator. After a machine is forked, both copies draw the same ids.
     IdsOfGenerator:
-        "ids do not repeat on the twins of a forked machine",
+        "the two copies of a forked machine draw different ids",
     SeenCountsAgain:
         "an unchanged revision keeps the instant at which it was first seen",
     /// A process continues the wait of its predecessor on the status directory.
@@ -135,7 +135,7 @@ mutations! {
     /// A registration replaces any registered standby.
     AnyStandbyReplaced:
         "a registration replaces only the standby that was seen, which has a lower priority",
-    /// A standby acquires the lease whatever the revision is.
+    /// A standby acquires the lease regardless of the revision.
     StandbyWithoutCompareAndSet:
         "a standby acquires only the revision that it saw",
     RevisionKept:
@@ -224,10 +224,10 @@ mutations! {
         "an acquisition never leads if a step-down was requested since it was sent",
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
-    /// HTTP and the gauge of leadership show the state of the last publication.
+    /// HTTP and the leadership gauge show the last published state.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
-    /// A follower trusts a late stream as if it were prompt.
+    /// A follower trusts a delayed change stream as if the stream had no delay.
     LateStreamTrusted:
         "a follower of a late stream reads each renewal when it is expected",
     /// A hint carries a document, and the follower applies the document without a read.
@@ -313,7 +313,7 @@ fn attempt(
 }
 
 impl super::Election {
-    /// Returns true if the stream is late, so that each event only causes a read.
+    /// Returns true if the change stream is delayed. Each event then only causes a read.
     pub(crate) fn only_reads_after_events(&self) -> bool {
         self.contender.only_reads_after_events()
     }

@@ -23,7 +23,7 @@ crate::election::mutation::mutations! {
     /// contenders hold.
     GrantWithoutRatio:
         "provisional authority is a share of the renew deadline, not of the lease duration",
-    /// An unconfirmed grant is authority for a whole renew deadline.
+    /// An unconfirmed grant confers authority for a whole renew deadline.
     NeverConfirmed:
         "a grant is confirmed before its provisional authority ends",
     /// A granted entry counts as unconfirmed even after its owner has written.

@@ -16,7 +16,7 @@ const WORK_MAX: u64 = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Ids {
     generator: Rng,
-    /// The speed of the machine. A copy of the machine shares every field except this field.
+    /// The speed of the machine, the only field that differs in a copy of the machine.
     work: Rng,
     now: BootTime,
     drawn: u64,

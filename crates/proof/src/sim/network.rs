@@ -19,8 +19,8 @@ pub(super) enum Fate {
     Late,
 }
 
-/// The probabilities of the fates of a call. Of `rolls` equally likely results, `slow` results
-/// delay the call, and `other` results give the call another fate.
+/// The probabilities of a call's fates. Of `rolls` equally likely results, `slow` results delay the
+/// call, and `other` results give the call another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,

@@ -28,7 +28,8 @@ pub(crate) trait Bug: Copy + Debug + Sync + 'static {
 type Caught = Option<(u64, &'static str)>;
 
 /// Searches for every bug on all cores. The results must match the table that follows the line
-/// `<!-- NAME: BLESS=1 writes this table -->`. `violation` runs a seed.
+/// `<!-- NAME: BLESS=1 writes this table -->`. `violation` runs a seed with a bug, and returns the
+/// violated invariant, if any.
 pub(super) fn each_is_caught<B: Bug>(
     name: &str,
     violation: impl Fn(B, u64) -> Option<Violation> + Sync,

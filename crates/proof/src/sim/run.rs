@@ -18,7 +18,8 @@ use super::{minimal, report, with};
 /// The rate of the slowest clock, in per mille of the fastest. The drawn durations permit the
 /// slowest clock to run at 3/4 of the fastest clock's rate.
 const SLOWEST: u64 = 760;
-/// A second run checks every seed that is divisible by this number.
+/// Every seed that is divisible by this number is run a second time, with the checks of
+/// `run_again`.
 const AGAIN_EVERY: u64 = 50;
 
 pub(super) struct Ran<P: Protocol> {
@@ -251,7 +252,6 @@ pub(super) fn survey<P: Protocol>() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Checks that a seed always produces the same run.
 pub(super) fn same_seed_same_run<P: Protocol>() {
     let traced = |seed| {
         let ran = run::<P>(&with(Setup::new(seed), |it| it.traced = true));

@@ -151,8 +151,8 @@ impl<P: Protocol> World<P> {
         self.events.insert((time, self.serial), (at_peace, event));
     }
 
-    /// Returns true if `fault` is enabled and the faults have not ended. For faults that are
-    /// decided at random at each opportunity, not scheduled in advance.
+    /// Returns true if `fault` is enabled and the faults have not ended. Used for faults that are
+    /// not planned, but decided at random at each opportunity.
     pub(super) fn troubles(&self, fault: P::Fault) -> bool {
         !self.calm && self.faults.has(fault)
     }

@@ -77,7 +77,7 @@ pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the temporary path for [`replace_file`], which overwrites an existing file.
+/// Returns the temporary path for [`replace_file`], which overwrites any file at this path.
 pub fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().display();
     path.with_file_name(format!(".{name}.tmp"))
@@ -162,7 +162,8 @@ fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}; to fix: remove it"))
 }
 
-/// Returns the reason why users other than this user and root could replace files in a directory.
+/// Returns the reason why users other than this user and root can replace files in a directory, or
+/// `None` if they cannot.
 pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::metadata(directory)?;
     Ok(if !is_ours(found.uid()) {

@@ -12,8 +12,7 @@ pub(crate) struct Case {
     pub(crate) bounds: Bounds,
     /// Some run must reach each of these milestones.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. If an exploration finds fewer states, the
-    /// model covers less than before.
+    /// Number of states when the case was last changed.
     pub(crate) states_min: usize,
 }
 

@@ -46,8 +46,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn i1_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The clock rates may differ by a factor of 4/3. The tests above pass at 750 to 1000, and this
-    // test must find two leaders at 740 to 1000.
+    // The clock rates may differ by a factor of 4/3. With rates of 750 and 1000, the tests above
+    // pass. With rates of 740 and 1000, this test must find two leaders.
     let figures = beyond_the_ratio([740, 1000]);
     let (broken, steps) = figures.broken.expect("two leaders");
     assert!(broken.starts_with("I1"), "{broken}");

@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     pub(crate) election: Option<Election>,
     pub(crate) frozen: bool,
     pub(crate) directory: RecoveredState,
-    /// The claim of the previous process, if this process has proof of the previous process's exit.
+    /// The claim of the previous process, if that process is proven to have exited.
     pub(crate) proven_dead: Option<Claim>,
     /// The calls in flight, oldest first, including the calls of processes that have exited.
     pub(crate) calls: Calls,

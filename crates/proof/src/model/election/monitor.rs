@@ -43,7 +43,7 @@ pub(crate) enum Milestone {
 pub(crate) struct Sender<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) session: Session,
-    /// The claim of the previous process, if this process has proof of the previous process's exit.
+    /// The claim of the previous process, if that process is proven to have exited.
     pub(crate) proven_dead: Option<Claim>,
 }
 

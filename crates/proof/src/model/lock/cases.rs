@@ -14,8 +14,7 @@ pub(crate) struct Case {
     pub(crate) bounds: Bounds,
     /// Some run must reach each of these milestones.
     pub(crate) milestones: &'static [Milestone],
-    /// Number of states when the case was last changed. If an exploration finds fewer states, the
-    /// model covers less than before.
+    /// Number of states when the case was last changed.
     pub(crate) states_min: usize,
 }
 
@@ -53,7 +52,7 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Ticks are short in these explorations, so more idle ticks take the same time as in the other
+/// Ticks are short in these explorations, so an equal time takes more idle ticks than in the other
 /// cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 

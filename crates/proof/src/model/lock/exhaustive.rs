@@ -48,8 +48,8 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // The clock rates may differ by a factor of 4/3. The tests above pass at 1500 to 2000, and
-    // this test must find two holders at 1490 to 2000.
+    // The clock rates may differ by a factor of 4/3. With rates of 1500 and 2000, the tests above
+    // pass. With rates of 1490 and 2000, this test must find two holders.
     let figures = beyond_the_ratio([1490, 2000].map(|rate| Seat::of(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");
@@ -58,7 +58,8 @@ fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
 
 #[test]
 fn a_grant_excludes_others_up_to_the_same_ratio() {
-    // `make model` passes at 75 to 100, and this test must find two holders at 74 to 100.
+    // With rates of 75 and 100, `make model` passes. With rates of 74 and 100, this test must find
+    // two holders.
     let figures = beyond_the_ratio([74, 100].map(|rate| Seat::of_grants(rate, Exclusive)));
     let (broken, steps) = figures.broken.expect("two holders");
     assert_eq!(broken, "exclusion");

@@ -21,7 +21,7 @@ use crate::election::{
     RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
-/// A claim may have one acknowledged renewal and the 256 unresolved renewals of
+/// A claim may have one acknowledged renewal and 256 unresolved renewals, which is the limit in
 /// `election/tenure.rs`. At most two renewals may be in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;

@@ -11,16 +11,16 @@ use crate::proof::sim::rng::Rng;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// The time when the leader exits; `u64::MAX` until the leader crashes or receives a stop
-    /// signal.
+    /// The time when the child's leader (its first process) exits; `u64::MAX` until the leader
+    /// crashes or receives a stop signal.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
     pub(super) rest: u64,
     /// Time from the stop signal to the child's exit; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
     pub(super) leaves: u64,
-    /// How long the leader outlives a killed guard. The kernel ends the leader only after the
-    /// guard's lock is free, and not at all if the leader changed its user.
+    /// How long the child's leader outlives a killed guard. The kernel ends the leader only after
+    /// the guard's lock is free, and not at all if the leader changed its user.
     pub(super) outlives_guard: u64,
     /// How long the processes survive SIGKILL, usually zero.
     pub(super) survives: u64,
@@ -63,7 +63,7 @@ pub(super) enum Child {
     Gone,
 }
 
-/// How long descendants may run after their leader exits by itself.
+/// How long descendants may run after the child's leader exits by itself.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {

@@ -131,8 +131,8 @@ impl World {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }
 
-    /// Returns true if a child runs under a claim whose daemon has exited, with or without its
-    /// guard. The exit of the daemon then proves nothing about the workload.
+    /// Returns true if a child runs under a claim whose daemon has exited, whether or not the
+    /// child's guard runs. The exit of the daemon then proves nothing about the workload.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
         let same = |guard: &Guard| guard.directory == directory && guard.claim == claim;
         self.any_guard(|guard| same(guard) && guard.child_runs())

@@ -42,7 +42,7 @@ impl Stored {
         history: 0,
     };
 
-    /// Returns the answer to an operation after which this document is stored.
+    /// Returns the reply that shows this document.
     pub(super) fn shown(&self) -> Outcome {
         Outcome::Applied(match &self.document {
             Document::Missing => Found::Missing,

@@ -173,9 +173,9 @@ impl FileThread {
         Round::Writes
     }
 
-    /// Completes the write, and returns the number of answered flushes and the answer. If the write
-    /// fails on a full disk, the thread removes the files; `second_chance` is true if the thread
-    /// can then write the files again.
+    /// Completes the write, and returns the number of answered flushes and their answer. If the
+    /// write fails on a full disk, the thread removes the files; `second_chance` is true if the
+    /// thread can then write the files again.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

@@ -62,11 +62,10 @@ pub(super) struct Guard {
     /// The child must be gone by this time, even if a later record extends the deadline. The guard
     /// sets this time when its newest deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// When the guard set `passed`, a renewal that extends this deadline had been known for this
-    /// long.
+    /// How long a renewal that extends the deadline had been known when the guard set `passed`.
     pub(super) renewed_for: Option<Duration>,
-    /// Two flags from the guard's last check: the child had received a stop signal, and the child
-    /// had received SIGKILL.
+    /// At the guard's last check: whether the child had received a stop signal, and whether it had
+    /// received SIGKILL.
     pub(super) ends: (bool, bool),
     pub(super) orphaned_at: Option<u64>,
 }
@@ -400,7 +399,7 @@ impl World {
         guarded && !planted!(GuardWithoutLock)
     }
 
-    /// Returns true if `holds` returns true for a guard that may still cause events.
+    /// Returns true if `holds` is true for some guard that may still cause events.
     pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
         self.own
             .guarding

@@ -205,11 +205,11 @@ impl World {
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            // A process notices a stale cursor on hints when the next hint is missing. Before that
-            // hint is due, the follower has nothing to report.
+            // A follower notices a stale cursor on hints only when the next hint fails to arrive.
+            // Until that hint is due, the follower has nothing to report.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                // A late stream rarely reports a renewal before the read does.
+                // A late stream rarely reports a renewal before a read shows the renewal.
                 false => p.stream.stale && !p.stream.late,
             };
             // The process does not know yet that a stream was just opened.

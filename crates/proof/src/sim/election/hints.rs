@@ -217,7 +217,7 @@ impl World {
     }
 
     /// Returns the leader if every process runs without delay at the rate of true time, and every
-    /// follower follows hints or follows a late stream with the leader's renewal interval.
+    /// follower follows hints, or follows a late stream and has the leader's renewal interval.
     fn timely_leader(&self) -> Option<usize> {
         let leader = self
             .live

@@ -91,8 +91,8 @@ impl Asks {
 }
 
 impl Ledger {
-    /// Records an input before the process acts on it. `held` is the claim that the process holds,
-    /// with its token. The process leads with this claim or is giving up this claim.
+    /// Records an input before the process acts on it. `held` is the claim that the process leads
+    /// with or is giving up, and the claim's token.
     pub(super) fn received(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
         match input {

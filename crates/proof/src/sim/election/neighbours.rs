@@ -96,8 +96,7 @@ impl World {
         neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
     }
 
-    /// Checks the workloads when a write is committed that releases a claim or acquires a released
-    /// lease.
+    /// Checks the workloads when a committed write releases a claim or acquires a released lease.
     pub(super) fn check_neighbours(&mut self, committed: &Committed) {
         let holder = |stored: &Stored| stored.lease().and_then(claim_of);
         let (before, after) = (holder(&committed.before), holder(&committed.after));

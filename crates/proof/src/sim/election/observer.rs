@@ -340,7 +340,7 @@ impl Facts {
     }
 
     /// Returns how long the workload may take to notice the loss. At a shutdown, a workload that is
-    /// configured to end first has at most a second.
+    /// configured to end before its candidate has at most a second.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {

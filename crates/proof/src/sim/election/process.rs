@@ -72,7 +72,7 @@ pub(super) struct Process {
     pub(super) inbox: VecDeque<(Class, Input)>,
     /// The contents of the watch channel. HTTP and the metrics read it.
     pub(super) published: Status,
-    /// With a planted bug, a surface stores this flag and not the deadline.
+    /// With a planted bug, surfaces report this flag and ignore the deadline.
     pub(super) gauge: bool,
     pub(super) driver: Driver<Call>,
     pub(super) files: FileThread,

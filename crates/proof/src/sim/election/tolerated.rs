@@ -64,9 +64,9 @@ impl World {
         });
     }
 
-    /// Returns the time when the tolerance ends for a claim or document that was made with this
-    /// knowledge. The claims and documents of a tolerated process may mislead other processes, so
-    /// the checks tolerate the other processes too.
+    /// Returns the time until which the checks tolerate a claim or document whose author had this
+    /// knowledge. The author may mislead other processes, so the checks tolerate those processes
+    /// too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;

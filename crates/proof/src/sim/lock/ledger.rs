@@ -252,7 +252,7 @@ impl Ledger {
         options: &Options,
     ) -> Option<Violation> {
         self.renew_deadline = options.timings.renew_deadline();
-        // The jitter makes a retry interval at most a fifth shorter than configured.
+        // Jitter shortens a retry interval by at most a fifth.
         let pause = options.timings.retry_interval() * 4 / 5;
         let unpaced = self.prompted && at.since(self.newest_call.1) < pause;
         self.unpaced = if unpaced { self.unpaced + 1 } else { 1 };

@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Records the entry of a process that has acquired with a minimum hold.
+    /// Records the entry of a process that has acquired the lock with a minimum hold.
     pub(super) fn note_place(&mut self, process: usize, claim: Claim) {
         let min_hold = self.processes[process].options.min_hold.get();
         let observer = &mut self.own.observer;
@@ -410,7 +410,7 @@ impl World {
             self.own.observer.entries.values().find_map(|entry| {
                 let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // The state in a reply may have the age of the longest call.
+                // A call may last until its timeout, so the state in a reply may be that old.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;

@@ -14,12 +14,12 @@ pub(crate) struct End {
     /// The newest record that the guard has read orders the child to stop.
     pub(crate) stopped: bool,
     pub(crate) stop_over: bool,
-    /// The leader has exited, and only its descendants remain.
+    /// The child's leader has exited, and only descendants remain.
     pub(crate) left_behind: bool,
     /// The deadline of the newest record has passed. For SIGKILL, the grace period has also passed.
     pub(crate) expired: bool,
-    /// For this long, the daemon and the guard could have known of an acknowledged renewal that
-    /// extends this deadline. `None` if no renewal extends the deadline, or if the claim is lost.
+    /// How long the daemon and the guard could have known of an acknowledged renewal that extends
+    /// this deadline. `None` if no renewal extends the deadline, or if the claim is lost.
     pub(crate) renewed_for: Option<Duration>,
     pub(crate) latency_max: Duration,
 }

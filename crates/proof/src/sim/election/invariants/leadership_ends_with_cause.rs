@@ -1,5 +1,5 @@
-//! A leader steps down on request only if the request named its token. A leader states any other
-//! reason for a step-down only if that cause has occurred (*Requests*, *Outcomes* and *Losing
+//! A leader steps down on request only if the request named its token. A leader reports any other
+//! reason for a step-down only if the reason is true (*Requests*, *Outcomes* and *Losing
 //! leadership* in `docs/protocol.md`).
 
 use super::{Violation, require, with};
