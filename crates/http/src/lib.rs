@@ -48,7 +48,7 @@ pub const BODY_BYTES_MAX: usize = 1024;
 /// Timeout for receiving the head of the next request, including idle time. A longer timeout would
 /// be useless, because Prometheus scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time during which a connection accepts new requests, so that no client keeps one of the
+/// How long a connection accepts new requests. Prevents a client from keeping one of the
 /// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout for receiving a body, and for sending the last answer of a connection.
@@ -58,7 +58,7 @@ const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// Time after which the kernel closes a connection whose peer reads nothing.
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of connections that wait to be accepted, also limited by `net.core.somaxconn`.
-/// The kernel drops further connections, whose clients retry after 1 s, too late for a probe.
+/// The kernel drops further connections. Their clients retry only after 1 s, too late for a probe.
 const BACKLOG: i32 = 4096;
 /// Browsers send about 15 headers.
 const HEADERS_MAX: usize = 64;

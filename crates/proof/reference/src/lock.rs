@@ -28,8 +28,8 @@ pub struct By<'a> {
 pub struct Performed {
     /// The outcome that the sender receives.
     pub outcome: LockOutcome,
-    /// The claims of other contenders that the operation granted, in order. Unless this list is
-    /// empty, it replaces the document's `granted`. The grant is `None` if the tokens are
+    /// The claims of other contenders that the operation granted, in order. If the list is not
+    /// empty, it replaces the document's field `granted`. The grant is `None` if the tokens are
     /// exhausted, or if an older version of leasehold granted the claim.
     pub granted: Vec<(Claim, Option<Grant>)>,
     /// The entries that the operation added to the history, oldest first.

@@ -58,7 +58,7 @@ impl<O: Payload> Calls<O> {
 
     pub(crate) fn get(&self, number: u64) -> &Call<O, O::Outcome> {
         let call = self.0.iter().find(|call| call.number == number);
-        call.expect("the action names a call")
+        call.expect("the call of the action is in flight")
     }
 
     pub(crate) fn send(&mut self, id: CallId, operation: O, now: BootTime, number: u64) {

@@ -99,7 +99,7 @@ mutations! {
         "the two copies of a forked machine draw different ids",
     SeenCountsAgain:
         "an unchanged revision keeps the instant at which it was first seen",
-    /// A process continues the wait of its predecessor on the status directory.
+    /// A new process continues the wait of its predecessor, whose status directory it uses.
     SeenKeptAcrossRestart:
         "the observations of an exited process do not shorten the wait of the next process",
     OwnDuration:
@@ -145,7 +145,7 @@ mutations! {
         "renewal and release match only a revision that the claim may have",
     /// A candidate adopts any stored claim that names its session.
     SessionAdopted:
-        "only a claim of this process's own open acquisitions is adopted",
+        "a process adopts only claims of its own open acquisitions",
     AdoptedWithoutRenewal:
         "an adopted claim leads only after its renewal",
     LocalReadConcern:
@@ -157,11 +157,11 @@ mutations! {
     /// A candidate learns that the store was rolled back while its acquisition is in flight, and
     /// forgets this when the acquisition succeeds.
     RollbackForgottenAtBegin:
-        "an acquisition never leads if another claim had its token, or the store was rolled back, since it was sent",
+        "an acquisition never leads if, after it was sent, another claim had its token or the store was rolled back",
     TokenNotRemembered:
         "the highest token is kept in the status directory",
     OwnQuarantine:
-        "after the store was rolled back, the wait is the longest lease duration seen",
+        "after a rollback of the store, candidates wait for the longest lease duration that they have seen",
     /// A process starts although another process has locked the directory.
     LockIgnored:
         "the claim record is proof only for the process that holds its lock",
@@ -194,14 +194,14 @@ mutations! {
         "the guard starts its child only before the deadline",
     /// The guard does not enforce the deadline until its child is recorded.
     RecordBlocksGuard:
-        "a guard enforces the deadline while the record of its child blocks",
+        "a guard enforces the deadline even while its child's record cannot be written",
     StartUnbounded:
         "a leader whose child does not start steps down in time",
     /// The child runs while the write of its record still blocks.
     RunsBeforeRecord:
         "a child is recorded before it runs",
     StartedAgain:
-        "a child is started once under a claim",
+        "a claim starts its child at most once",
     ClosedPipeIgnored:
         "a guard whose daemon has exited ends its child immediately",
     /// The guard asks the child to stop at the deadline, but does not kill it later.
@@ -221,7 +221,7 @@ mutations! {
         "a hook that is not declared to stop the workload does not confirm that the workload has ended",
     /// A signal to step down arrives while an acquisition is in flight, and is lost.
     SignalLostWhileAcquiring:
-        "an acquisition never leads if a step-down was requested since it was sent",
+        "an acquisition never leads if a step-down was requested after it was sent",
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
     /// HTTP and the leadership gauge show the last published state.
@@ -229,7 +229,7 @@ mutations! {
         "surfaces compute leadership from the deadline when they are read",
     /// A follower trusts a delayed change stream as if the stream had no delay.
     LateStreamTrusted:
-        "a follower of a late stream reads each renewal when it is expected",
+        "a follower of a delayed stream reads each renewal when it is due",
     /// A hint carries a document, and the follower applies the document without a read.
     HintTrusted:
         "a hint causes a read, and its content affects no decision",

@@ -43,7 +43,7 @@ crate::election::mutation::mutations! {
     ClaimReused:
         "a claim that lost its place has ended, and the next join has a new claim",
     RejectionRepeated:
-        "a rejected write is followed by a read before the next write",
+        "after a rejected write, a contender reads before it writes again",
     /// A majority read that does not show the claim counts as proof of its absence.
     PlainReadProvesAbsence:
         "only a write or a linearizable read proves the claim absent",

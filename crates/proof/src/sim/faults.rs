@@ -39,7 +39,6 @@ macro_rules! faults {
         }
     };
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
-        /// The kinds of faults.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(super) enum Fault {
             $($(#[doc = $words])* $name,)*

@@ -19,8 +19,8 @@ pub(super) enum Fate {
     Late,
 }
 
-/// The probabilities of a call's fates. Of `rolls` equally likely results, `slow` results delay the
-/// call, and `other` results give the call another fate.
+/// The probabilities of a call's fates. Of every `rolls` calls, on average `slow` are delayed, and
+/// `other` have another fate.
 pub(super) struct Odds {
     pub(super) rolls: u64,
     pub(super) slow: u64,

@@ -17,8 +17,8 @@ pub(crate) struct Bounds {
     pub(crate) give_ups: u8,
     pub(crate) streams: bool,
     pub(crate) missing: bool,
-    /// Maximum number of undisturbed ticks in which a contender waits although it is compatible
-    /// with every process that has authority.
+    /// Maximum number of undisturbed ticks in which a contender waits although no process with
+    /// authority excludes it.
     pub(crate) idle_ticks_max: u8,
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct World {
     pub(crate) faults_left: u8,
     pub(crate) starts_left: u8,
     pub(crate) give_ups_left: u8,
-    /// Consecutive undisturbed ticks in which a running contender waits although it is compatible
-    /// with every process that has authority.
+    /// Consecutive undisturbed ticks in which a running contender waits although no process with
+    /// authority excludes it.
     pub(crate) idle_ticks: u8,
     pub(crate) token_held: Token,
     succeeded: bool,
@@ -341,8 +341,7 @@ impl World {
         };
     }
 
-    /// Returns true if the first waiting contender is compatible with every process that has
-    /// authority.
+    /// Returns true if no process with authority excludes the first waiting contender.
     fn is_idle(&self) -> bool {
         let waits = |machine: &&Arc<Machine>| {
             let standing = machine.contender.as_ref().map(|c| c.status().standing);

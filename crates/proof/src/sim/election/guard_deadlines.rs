@@ -119,7 +119,7 @@ impl World {
         self.found(bounded::check(bounded::Start { lasts }));
     }
 
-    /// Checks that a guard whose daemon considers it late had no time to act.
+    /// Checks that a guard had no time to act if its daemon considers the guard late.
     pub(super) fn check_late_guard(&mut self, g: usize) {
         let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
         let runs = self.running_since(thaws);

@@ -39,7 +39,7 @@ pub(super) struct Hearing {
     /// The position, in the order of commits, of the newest state that an event showed since the
     /// read was sent.
     order: u64,
-    /// Set if this input is a reply with an older state than an earlier event.
+    /// Set if this input is a reply whose state is older than an earlier event's state.
     late: Option<Late>,
 }
 

@@ -163,8 +163,8 @@ impl Ledger {
         remember(&mut self.resolved, claim);
     }
 
-    /// Records a read. `ended` is the claim in the read document if this process made the claim,
-    /// the claim no longer leads, and the process may have written the shown revision.
+    /// Records a read. `ended` is the document's claim, if it is an ended claim of this process and
+    /// the process may have written the shown revision.
     pub(super) fn reads(&mut self, ended: Option<Claim>) {
         match ended {
             Some(_) if self.writing.is_some() => {}

@@ -38,7 +38,7 @@ pub(super) struct Locks {
     pub(super) brisk: bool,
     pub(super) observer: Observer,
     pub(super) events: Vec<(Claim, Hint)>,
-    /// The period when the store's clock is ahead, and the difference.
+    /// When the store's clock is ahead, and by how much.
     ahead: (Range<u64>, u64),
     pub(super) forks: Vec<Forked>,
 }
