@@ -100,7 +100,7 @@ impl Places {
         })
     }
 
-    /// The connections without a long-lived answer, with their indices.
+    /// Returns the connections that have no long-lived answer, with their indices.
     fn ordinary(&self) -> impl Iterator<Item = (usize, &ConnectionPlace)> {
         let places = self.taken.iter().enumerate();
         places.filter(|(_, place)| !place.activity.is_lasting())

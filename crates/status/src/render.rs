@@ -39,7 +39,7 @@ pub struct ClockPair {
     pub time_namespace: Option<u64>,
 }
 
-/// An inode that no time namespace has, so that readers reject the deadline.
+/// Not the inode of any time namespace, so that readers reject the deadline.
 const TIME_NAMESPACE_UNKNOWN: u64 = 0;
 
 impl ClockPair {

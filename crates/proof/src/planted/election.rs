@@ -105,7 +105,7 @@ mutations! {
     OwnDuration:
         "a contender waits for the duration that the holder declared",
     TimingsReloaded:
-        "a reload of the timings applies from the next claim",
+        "reloaded timings apply from the next claim",
     UnknownAsApplied:
         "an unknown outcome extends nothing",
     UnknownAsFailed:
@@ -185,9 +185,9 @@ mutations! {
     /// runs.
     GuardWithoutLock:
         "the guard also holds the claim lock until its child is gone",
-    /// A later record extends a deadline that has passed in the guard.
+    /// A later record extends a deadline that the guard has seen pass.
     DeadlineRevived:
-        "a later record cannot revive a deadline that has passed in the guard",
+        "a later record cannot extend a deadline that the guard has seen pass",
     EachRecordJudged:
         "the guard reads every record that has arrived before it decides",
     StartedAfterDeadline:

@@ -48,7 +48,7 @@ crate::election::mutation::mutations! {
     PlainReadProvesAbsence:
         "only a write or a linearizable read proves the claim absent",
     LeaveBeforeWork:
-        "the leave waits until no work runs under the claim (I6)",
+        "a contender leaves only when no work runs under the claim (I6)",
     /// The wait for an unchanged entry begins again with each observation.
     SightingAnew:
         "an unchanged entry keeps the instant at which it was first seen",

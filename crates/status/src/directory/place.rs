@@ -1,6 +1,6 @@
 //! Creates directories and files in places where other users may write too. Never follows, reads or
-//! writes a link, FIFO or file that another user planted under one of our names. Sets modes
-//! explicitly, so that the umask does not decide who may read.
+//! writes a link, FIFO or file that another user planted under a name that leasehold uses. Sets
+//! modes explicitly, so that the umask does not decide who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};

@@ -76,7 +76,7 @@ pub(crate) enum Kind {
     StaleReads,
     Crashes,
     Freezes,
-    /// An operator deletes the document, but only once every candidate has seen it. A candidate
+    /// An operator deletes the document, but only after every candidate has seen it. A candidate
     /// that never saw the document cannot notice that it is gone.
     Deletions,
 }

@@ -129,7 +129,7 @@ pub(crate) fn short() -> Vec<Case> {
             states_min: 372_300,
         },
         Case {
-            name: "two candidates on change streams, of which one is preferred, no fault",
+            name: "two candidates on change streams, one of them preferred, no fault",
             bounds: bounds(&APART, 0, 0).on_streams().with_preference(),
             milestones: &[Transferred],
             states_min: 4_230,

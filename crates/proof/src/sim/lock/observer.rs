@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Forgets the entries that a write removed, because a late join can restore a removed entry
-    /// without its owner.
+    /// without its owner's knowledge.
     fn forget_removed_places(&mut self, before: &LockDocument, after: &LockDocument) {
         let holds =
             |lock: &LockDocument, claim: Claim| lock.holders.iter().any(|e| e.claim == claim);
@@ -236,8 +236,8 @@ impl World {
         let now = self.clock(process);
         let authority = self.processes[process].contender.authority_at(now);
         if let (Some(success), Some(authority)) = (success, authority) {
-            // The store performed the acquiring write at some time after the process had sent the
-            // write.
+            // The store performed the acquiring write after the process had sent the write, at an
+            // unknown time.
             let deadline = self.processes[process].options.timings.renew_deadline();
             let sent = authority.valid_until.since(BootTime::default() + deadline);
             let sent = self.true_time(process, BootTime::default() + sent);

@@ -54,7 +54,7 @@ pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
 /// Checks that the process applies an event only to a document that was shown since the stream was
 /// opened, because an event contains only changes.
 pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
-    let evidence = "an event changed a document from before the stream was opened";
+    let evidence = "an event was applied to a document that was read before the stream was opened";
     explain(!of_a_document_before, "streams are checked", || {
         evidence.to_owned()
     })

@@ -2,8 +2,8 @@
 //! is recorded. A success dated in the future skips the work for at most one period before and
 //! after its date.
 //!
-//! A reply may have shown any of several readings of the store's clock. The functions accept the
-//! age of a success at each reading.
+//! The checks do not know which of several readings of the store's clock a reply used. They accept
+//! the age of a success at each reading.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
