@@ -19,8 +19,8 @@ use std::hash::{Hash, Hasher};
 /// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// Age in nanoseconds above which all instants have the same form. Decisions depend on no longer
-/// duration except the ten-minute window in which the election counts repeated losses. No run
+/// Age in nanoseconds above which all instants have the same form. Decisions depend only on shorter
+/// durations, and on the ten-minute window in which the election counts repeated losses. No run
 /// reaches the end of this window without another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
