@@ -37,8 +37,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
-    let fitting = arranged(CommandLine::command(), width());
-    let matches = fitting.try_get_matches_from(arguments);
+    // Only help and errors need the layout, which would cost every start of a job a millisecond.
+    let matches = CommandLine::command().try_get_matches_from(arguments);
+    let fitting = |_| arranged(CommandLine::command(), width()).try_get_matches_from(arguments);
+    let matches = matches.or_else(fitting);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
     if arguments.last().is_some_and(|last| last == "--") {
         // The usual cause is an empty variable in a script. Without this check, leasehold would
