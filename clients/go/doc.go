@@ -5,6 +5,6 @@
 //   - [Lock] holds a lock through the program leasehold.
 //
 // A result can be out of date at any time: check it immediately before each effect, and send the
-// token with the effect. On systems other than Linux, which have no CLOCK_BOOTTIME, no candidate
-// leads.
+// token with the effect. Systems other than Linux have no CLOCK_BOOTTIME, so there every result
+// reports "not leader".
 package leasehold

@@ -47,8 +47,8 @@ func (t *Term) Check() error {
 	return context.Cause(t.ctx)
 }
 
-// Context returns a context that is cancelled when this leadership has ended. The context may be
-// late by some milliseconds, and by a tenth of a second after the machine was suspended.
+// Context returns a context that is cancelled when this leadership has ended. The cancellation may
+// be some milliseconds late, and a tenth of a second late after the machine was suspended.
 // [Term.Check] is never late.
 func (t *Term) Context() context.Context {
 	return t.ctx
@@ -66,8 +66,7 @@ func (t *Term) watch() {
 	}
 }
 
-// extend adopts a later status if it belongs to this leadership. It returns false for any other
-// status.
+// extend adopts a later status of the same leadership. It returns false for any other status.
 func (t *Term) extend(status Status) bool {
 	token, leads := status.Token()
 	if !leads || token != t.token || t.Check() != nil {
@@ -89,8 +88,7 @@ type Follower struct {
 }
 
 // Follow follows the events of the daemon whose http.listen is address, such as "127.0.0.1:9402".
-// The daemon must run on this machine. When ctx is cancelled, the stream ends, and with it the
-// leadership of the follower.
+// The daemon must run on this machine. When ctx is cancelled, the stream and the current term end.
 func Follow(ctx context.Context, address string) *Follower {
 	f := &Follower{
 		ctx: ctx,

@@ -56,7 +56,6 @@ func event(t *testing.T, changes map[string]any) string {
 	return "data: " + string(bytes.TrimSpace(good(t, changes))) + "\n\n"
 }
 
-// follow follows an address until the test ends.
 func follow(t *testing.T, address string) (*Follower, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -113,9 +112,9 @@ func TestHostileLinesAreNotLeader(t *testing.T) {
 	}
 }
 
-// leadsUntil sends events with ever later deadlines until the follower leads by one of them,
-// because a busy machine may handle an event only after the event's deadline. It returns the term
-// and its deadline.
+// leadsUntil sends events with increasing deadlines until the follower leads, because a busy
+// machine may handle an event only after the event's deadline. It returns the term and its
+// deadline.
 func leadsUntil(t *testing.T, follower *Follower, connection net.Conn) (*Term, uint64) {
 	t.Helper()
 	for brief := 200 * time.Millisecond; brief < long; brief *= 2 {

@@ -30,7 +30,6 @@ func role() string {
 	return os.Getenv("CLIENT_TEST_ROLE")
 }
 
-// free returns true if the lock can be acquired now.
 func free(t *testing.T, lock Lock) bool {
 	t.Helper()
 	lock.NoWait = true
@@ -46,7 +45,7 @@ func free(t *testing.T, lock Lock) bool {
 	return true
 }
 
-// drop acquires a lock, and returns only the result of keep.
+// drop acquires a lock, and returns the result of keep without the lock.
 func drop[T any](t *testing.T, lock Lock, keep func(*HeldLock) T) T {
 	t.Helper()
 	held, err := lock.Acquire(context.Background())
@@ -89,7 +88,7 @@ func TestALockWhoseContextIsUsedIsKept(t *testing.T) {
 			return nil
 		})
 	}
-	// Another lock is dropped and collected after these locks.
+	// A lock that is dropped later is collected after these locks.
 	other := of(t, "go-dropped-after")
 	drop(t, other, (*HeldLock).Token)
 	eventually(t, "the other is released", func() bool {
@@ -261,7 +260,6 @@ func TestTheExitCodeIsKnownWithoutSIGCHLD(t *testing.T) {
 	refused(t, lock)
 }
 
-// descriptors returns the number of open descriptors.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	return len(must(os.ReadDir("/proc/self/fd"))) - 1 // The directory's own descriptor does not count.
@@ -451,7 +449,7 @@ func TestAProgramThatSurvivesSIGKILLDoesNotDelayTheRelease(t *testing.T) {
 
 func TestACopyOfTheInputDoesNotDelayTheRelease(t *testing.T) {
 	held := acquire(t, of(t, "go-copied"))
-	// The copy stands for a descriptor that a C library's fork would leave open.
+	// The copy simulates a descriptor that a C library's fork would leave open.
 	connection := must(held.process.input.SyscallConn())
 	err := connection.Control(func(descriptor uintptr) {
 		copied := must(syscall.Dup(int(descriptor)))

@@ -32,7 +32,6 @@ func acquire(t *testing.T, lock Lock) *HeldLock {
 	return held
 }
 
-// refused asserts that a lock is not acquired.
 func refused(t *testing.T, lock Lock) {
 	t.Helper()
 	if _, err := lock.Acquire(context.Background()); !errors.Is(err, ErrLockNotAcquired) {
@@ -53,7 +52,6 @@ func refusedAfterAWait(t *testing.T, lock Lock) {
 	t.Fatal(err)
 }
 
-// waiters returns the number of waiters for a lock.
 func waiters(t *testing.T, name string) int {
 	t.Helper()
 	var locks []struct {

@@ -139,7 +139,6 @@ func fieldsOf(line []byte) map[string]json.RawMessage {
 	return fields
 }
 
-// reportedCode returns the exit code that the last line of the output reports.
 func reportedCode(lock string, line []byte) (int, bool) {
 	fields := fieldsOf(line)
 	var name string

@@ -18,8 +18,8 @@ const schema = 1
 const bytesMax = 64 * 1024
 
 // Status is a snapshot of a candidate's status, with its deadline. The snapshot is invalid after
-// the deadline, and may be out of date even earlier: read it again before each effect. The zero
-// value does not lead.
+// the deadline, and may be out of date even earlier: read it again before each effect. A zero
+// Status reports "not leader".
 type Status struct {
 	// Document has all fields unchanged, for log messages; it is nil if they could not be read. The
 	// field "leader" alone does not prove leadership.
@@ -29,8 +29,8 @@ type Status struct {
 	deadline uint64
 }
 
-// ReadStatus reads status.json in a status directory. If the file is missing or damaged, the
-// result does not lead.
+// ReadStatus reads status.json in a status directory. If the file is missing or damaged, the result
+// reports "not leader".
 func ReadStatus(directory string) Status {
 	// Without O_NONBLOCK, a FIFO without a writer would block.
 	file, err := os.OpenFile(filepath.Join(directory, "status.json"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -82,7 +82,7 @@ func parse(text []byte, bootIDRequired bool) Status {
 	for name, field := range map[string]any{
 		"schema": &version, "leader": &leader, "token": &token, "valid_until_boottime_ns": &deadline,
 	} {
-		// null leaves the zero value, and a status with a zero value does not lead.
+		// null leaves the zero value, and a status with a zero value reports "not leader".
 		if json.Unmarshal(s.Document[name], field) != nil {
 			return s
 		}

@@ -7,8 +7,8 @@ export class Status {
   /** All fields unchanged, for log messages; empty if they could not be read. The field
    * `leader` alone does not prove leadership. */
   readonly document: Readonly<Record<string, unknown>>;
-  /** Returns the fencing token if the candidate leads at this instant, otherwise null. A status with a
-   * token above 2^53 - 1, which a number cannot represent, does not lead. */
+  /** Returns the fencing token if the candidate leads at this instant, otherwise null. The result is
+   * also null if the token is above 2^53 - 1, which a number cannot represent. */
   token(): number | null;
   /** Returns true if the candidate leads at this instant. */
   isLeader(): boolean;
@@ -16,8 +16,8 @@ export class Status {
   validForMs(): number;
 }
 
-/** Reads `status.json` in a status directory. If the file is missing or damaged, the status does not
- * lead. */
+/** Reads `status.json` in a status directory. If the file is missing or damaged, the status reports
+ * "not leader". */
 export function readStatus(directory: string): Status;
 
 /** The leadership has ended. */
@@ -52,7 +52,7 @@ export class Follower {
   /** Waits until the candidate leads. Rejects with the reason of `signal`, or if the follower is
    * closed. */
   lead(options?: { signal?: AbortSignal }): Promise<Term>;
-  /** Ends the stream, and with it the leadership of this follower. */
+  /** Ends the stream and the current term. */
   close(): void;
   /** `close`, for `using`. */
   [Symbol.dispose](): void;

@@ -10,7 +10,8 @@ const WAIT_MS_MAX = 31 * 24 * 3600 * 1000;
 // Exit codes with which `leasehold` confirms a release: success, or a stop signal.
 const RELEASED = [0, 128 + 1, 128 + 2, 128 + 3, 128 + 15];
 const LINE_MAX = 4096;
-// Two descriptors for each of the two streams, and two to report the result of exec.
+// Descriptors that a new process needs: two for each of the two streams, and two for the result of
+// exec.
 const SPAWN_DESCRIPTORS = 6;
 
 /** Durations in milliseconds, which tests change. */
@@ -119,7 +120,7 @@ function requireDescriptors() {
 
 /** A running `leasehold lock`. */
 class Program {
-  /** The lock whose signal is used. This reference keeps it alive until its end. */
+  /** The lock whose signal is used. This reference keeps the lock alive until its release or loss. */
   held = null;
   #name;
   #last = "";
@@ -162,7 +163,7 @@ class Program {
       });
       child.stdout?.on("close", check);
       child.on("error", (error) => {
-        if (child.pid !== undefined) return; // `error` was a failure to send a signal.
+        if (child.pid !== undefined) return; // `error` reports that a signal could not be sent.
         this.error = error;
         resolve();
       });
@@ -194,7 +195,6 @@ class Program {
     });
   }
 
-  /** Returns the exit code that the last line reports; null if it reports none. */
   reported() {
     const lines = this.#last.split("\n");
     if (lines.pop() !== "") return null;

@@ -38,7 +38,6 @@ function broken(name) {
   return leasehold("locks", "break", name, "--force", "--yes", STORE);
 }
 
-/** Returns the ids of the child processes. */
 function children() {
   const { pid } = process;
   return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number);

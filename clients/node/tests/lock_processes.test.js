@@ -27,7 +27,6 @@ function hold(name, options) {
   return acquire(name, { ...OPTIONS, ...options });
 }
 
-/** Returns true if the lock can be acquired now. */
 async function free(name) {
   try {
     await (await hold(name, { waitMs: 0 })).release();

@@ -44,12 +44,10 @@ export async function eventually(condition) {
   assert.fail("the condition does not hold");
 }
 
-/** Waits until a signal is aborted. */
 export function aborted(signal) {
   return eventually(() => signal.aborted);
 }
 
-/** Returns the inputs of a kind, by name. */
 export function inputs(kind) {
   const names = readdirSync(join(INPUTS, kind)).sort();
   assert(names.length > 20, names);

@@ -16,7 +16,7 @@ INPUTS = Path(os.environ["CLIENT_TEST_INPUTS"])
 LONG = 60
 
 # Longer than the renew_deadline of TIMINGS, after which a frozen daemon has no authority. The file
-# may lag the daemon by one renewal.
+# may be one renewal behind the daemon.
 AUTHORITY_MAX_NS = 5_000_000_000
 
 

@@ -123,7 +123,7 @@ class Follower:
                 self._changed.wait(_pause(end, None))
 
     def close(self) -> None:
-        """Ends the stream, and with it the leadership of this follower. Returns within a second, even
+        """Ends the stream and the current term. Returns within a second, even
         while a connection is being opened. Does nothing in a forked process, which shares the
         connection with its parent."""
         if os.getpid() != self._process:

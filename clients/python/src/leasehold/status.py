@@ -59,7 +59,7 @@ class Status:
 def read_status(directory: Union[str, "os.PathLike[str]"]) -> Status:
     """Reads ``status.json`` in a status directory.
 
-    If the file is missing or damaged, the status does not lead, and no error is raised.
+    If the file is missing or damaged, the status reports "not leader", and no error is raised.
     """
     try:
         with open(Path(directory, "status.json"), "rb", opener=_open_at_once) as file:
