@@ -116,11 +116,7 @@ fn help_has_a_flag_for_each_key_with_its_default() {
     // Line breaks depend on the width of the terminal.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in KEYS {
-        // The names of the lease and the candidate have short flags; the long ones are aliases.
-        let flag = match key.name {
-            "name" => key.section.to_owned(),
-            _ => key.flag(),
-        };
+        let flag = key.flag();
         let start = format!("--{flag} <");
         let valued = format!("--{flag}[=<");
         let at = help

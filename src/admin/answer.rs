@@ -16,6 +16,7 @@ use crate::log::millis;
 use crate::publish::Surface;
 use crate::publish::metrics;
 use crate::publish::render::{ClockPair, StatusDocument, authority_at, leader_name_at};
+use crate::store::foreign_document;
 use leasehold_http::{self as http, Answer, Site, full, is_misdirected, json, respond, text};
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -123,8 +124,8 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
 fn ready(status: &Status, state: &AdminState) -> Answer {
     let now = ClockPair::now();
     let error = state.store_error.borrow();
-    let connection = match error.as_ref() {
-        Some(error) => {
+    let connection = match (error.as_ref(), &status.foreign) {
+        (Some(error), _) => {
             format!(
                 "MongoDB has been failing since {} ({} s): {}",
                 now.date(error.since),
@@ -132,8 +133,9 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
                 error.message
             )
         }
-        None if status.store_reached => "connected to MongoDB".to_owned(),
-        None => "MongoDB has not answered yet".to_owned(),
+        (None, Some(why)) => format!("cannot lead: {}", foreign_document(why, "lease")),
+        (None, None) if status.store_reached => "connected to MongoDB".to_owned(),
+        (None, None) => "MongoDB has not answered yet".to_owned(),
     };
     let (code, state) = match *state.ready_when.borrow() {
         ReadyWhen::Connected if !status.store_reached => (

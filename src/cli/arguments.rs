@@ -219,6 +219,12 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         if ["name", "lease"].contains(&flag) {
             error = with_tip(error, arguments);
         }
+    } else if let Some(pair) = negative_value(&unexpected, arguments) {
+        let [flag, value] = pair.map(|word| word.to_string_lossy());
+        return Error::raw(
+            ErrorKind::ValueValidation,
+            format!("invalid value '{value}' for '{flag}': it is negative\n"),
+        );
     } else if unexpected.starts_with('-') {
         // A flag, or a value that begins with a dash, is not a command.
         error.remove(ContextKind::Suggested);
@@ -236,6 +242,19 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         };
     }
     error
+}
+
+/// Returns the flag and its value if clap took a negative value, such as `-1s`, for flags.
+fn negative_value<'a>(unexpected: &str, arguments: &'a [OsString]) -> Option<[&'a OsString; 2]> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let negative = |value: &OsString| {
+        let value = value.as_encoded_bytes();
+        value.starts_with(unexpected.as_bytes()) && value.get(1).is_some_and(is_digit)
+    };
+    let mut pairs = arguments.windows(2);
+    let pair =
+        pairs.find(|pair| pair[0].as_encoded_bytes().starts_with(b"--") && negative(&pair[1]))?;
+    Some([&pair[0], &pair[1]])
 }
 
 /// Returns the remedy for an option of flock(1) or `consul lock` that works differently here.

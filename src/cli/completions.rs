@@ -21,7 +21,8 @@ pub struct CompletionsArgs {
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a separate command and its arguments.
 ///
-/// Completes lease names of this host for `status`, and file names only where a path is expected.
+/// Completes the lease names of this host where a lease is expected, only keys after `config`, and
+/// file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -33,15 +34,18 @@ const BASH_COMMAND: &str = r#"    local word
             return 0
         fi
     done
-    if [[ "${COMP_WORDS[1]}" == status && "${COMP_WORDS[COMP_CWORD]}" != -* ]]; then
-        case "${COMP_WORDS[COMP_CWORD - 1]}" in
-            status | --lease)
-                COMPREPLY=($(for root in /run "$XDG_RUNTIME_DIR"; do
-                    (cd "$root/leasehold" 2> /dev/null && compgen -d -- "${COMP_WORDS[COMP_CWORD]}")
-                done))
-                [[ ${#COMPREPLY[@]} -eq 0 ]] || return 0
-                ;;
-        esac
+    local current="${COMP_WORDS[COMP_CWORD]}"
+    if [[ "$current" != -* && "$COMP_CWORD ${COMP_WORDS[1]}" == "2 config" ]]; then
+        COMPREPLY=($(compgen -W "{KEYS}" -- "$current"))
+        return 0
+    fi
+    local of_lease=" status check describe step-down transfer pause resume cancel repair "
+    if [[ "$current" != -* && "$COMP_CWORD $of_lease" == "2 "*" ${COMP_WORDS[1]} "* ||
+        "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD - 1]}" == "status --lease" ]]; then
+        COMPREPLY=($(for root in /run "$XDG_RUNTIME_DIR"; do
+            (cd "$root/leasehold" 2> /dev/null && compgen -d -X '.*' -- "$current")
+        done))
+        [[ ${#COMPREPLY[@]} -eq 0 ]] || return 0
     fi
     [[ "${COMP_WORDS[1]}" == install ]] || compopt +o bashdefault +o default 2> /dev/null
 "#;
@@ -57,7 +61,9 @@ pub fn script(shell: Shell) -> Vec<u8> {
     clap_complete::generate(shell, &mut with_words(command()), "leasehold", &mut script);
     if shell == Shell::Bash {
         let text = String::from_utf8_lossy(&script);
-        let with_command = format!("{BASH_BEGIN}{BASH_COMMAND}");
+        let keys: Vec<_> = KEYS.iter().map(Key::path).collect();
+        let command = BASH_COMMAND.replace("{KEYS}", &keys.join(" "));
+        let with_command = format!("{BASH_BEGIN}{command}");
         script = text.replacen(BASH_BEGIN, &with_command, 1).into_bytes();
     }
     script

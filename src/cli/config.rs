@@ -8,19 +8,20 @@ use serde_json::json;
 use super::{CommandError, answer};
 use crate::config::{Key, MASK, Origin, Setting, ValueType, find, is_section, suggest_key};
 use crate::election::ResourceName;
-use crate::publish::directory::default_directory;
+use crate::publish::directory::intended_directory;
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
 use leasehold_cli::say;
 
 const DIRECTORY: &str = "status.directory";
 
 const HELP: &str = "\
-Secrets are masked.
+Secrets are masked. A value without a comment is the built-in default.
 
 Examples:
   leasehold config
   leasehold config lease.renew_deadline
   leasehold config lease
+  leasehold config --changed
   leasehold config --config /etc/leasehold.toml --output json
 
 Exit codes: 0 done, 64 usage, 78 invalid configuration.";
@@ -34,6 +35,9 @@ pub struct ConfigArgs {
     /// Print only this key, such as lease.name, or this section
     #[arg(value_parser = selected)]
     key: Option<Selected>,
+    /// Print only the keys that are not at their default
+    #[arg(long)]
+    changed: bool,
     /// Output format: toml or json
     #[arg(
         short,
@@ -93,6 +97,8 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     let derived = derived_directory(&settings);
     let selected = args.key.as_ref();
     settings.retain(|setting| selected.is_none_or(|selected| selected.contains(setting.key)));
+    let is_default = |origin: &Origin| matches!(origin, Origin::Default | Origin::Host);
+    settings.retain(|setting| !args.changed || !is_default(&setting.origin));
     let text = match (args.output, selected, &settings[..]) {
         (ConfigFormat::Json, ..) => as_json(&settings),
         (ConfigFormat::Toml, Some(Selected::Key(key)), [only]) => {
@@ -105,16 +111,22 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     answer(text.as_bytes())
 }
 
-/// Returns the status directory that a daemon with these settings uses, if the settings name a
-/// lease and no directory.
+/// Returns the status directory that a daemon with these settings uses, if the settings name no
+/// directory.
 fn derived_directory(settings: &[Setting]) -> Option<String> {
     let value = |path| {
         let mut named = settings.iter().filter(|setting| setting.key.path() == path);
         named.next().map(Setting::shown)
     };
-    let lease = ResourceName::new(value("lease.name")?).ok()?;
     let unset = value(DIRECTORY)?.is_empty();
-    unset.then(|| default_directory(&lease, None).display().to_string())
+    let lease = value("lease.name")?;
+    let named = ResourceName::new(lease).or_else(|_| ResourceName::new("lease"));
+    let directory = intended_directory(&named.ok()?, None);
+    let directory = match lease {
+        "" => directory.with_file_name("<lease>"),
+        _ => directory,
+    };
+    unset.then(|| directory.display().to_string())
 }
 
 /// Renders a valid configuration file. Masked secrets and names with the id of this process are
@@ -142,8 +154,11 @@ fn as_toml(settings: &[Setting], derived: Option<&str>) -> String {
             Some(directory) => format!("default: {directory}"),
             None => setting.origin.to_string(),
         };
-        let origin = on_one_line(&origin);
-        let _ = writeln!(text, "{comment}{name} = {value} # {origin}");
+        let origin = match origin.as_str() {
+            "default" => String::new(),
+            origin => format!(" # {}", on_one_line(origin)),
+        };
+        let _ = writeln!(text, "{comment}{name} = {value}{origin}");
     }
     text
 }

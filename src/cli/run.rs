@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
 use self::idle_timers::IdleTimers;
@@ -51,10 +51,14 @@ use crate::supervisor::Orders;
 use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
+use leasehold_host::program::check_executable;
 
 /// Maximum wait at exit for files and event streams to say "not leader". A local disk takes less
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
+
+/// Interval of the error that the document is not a lease.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the daemon until it is stopped.
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
@@ -86,6 +90,7 @@ struct Daemon {
     on_exit: OnExit,
     at_terminal: bool,
     status: watch::Receiver<Status>,
+    other_kind: Arc<Notify>,
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
     who: Identification,
@@ -112,6 +117,9 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     if supervises || matches!(checks, Some(HealthCheck::Command(_))) {
         prerequisites()?;
     }
+    command
+        .first()
+        .map_or(Ok(()), |program| check_executable(program))?;
     let lease = &config.lease.name;
     let path = default_directory(lease, config.status.directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
@@ -196,7 +204,9 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let serving = serve_http(http, state);
     let pod = publisher.map(|start| start(&who, &status, &metrics));
     let pod = pod.transpose().map_err(system("publish on the pod"))?;
+    let other_kind = Arc::new(Notify::new());
     let surfaces = DaemonSurfaces {
+        other_kind: Some(Arc::clone(&other_kind)),
         files: Arc::clone(&files),
         pod: pod.clone(),
         orders,
@@ -221,6 +231,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         on_exit: config.workload.on_exit,
         at_terminal,
         status,
+        other_kind,
         inputs,
         reloader: Reloader {
             current: config,
@@ -269,6 +280,7 @@ impl Daemon {
         let lease = self.who.lease.clone();
         let mut follower = StatusFollower::new(lease, Arc::clone(&self.files), self.at_terminal);
         let mut reported_ready = false;
+        let (mut reminders, mut reminds) = (tokio::time::interval(REMINDER_INTERVAL), false);
         let mut exit = Exit::Code(exit::DONE);
         loop {
             let pinged = async {
@@ -334,6 +346,10 @@ impl Daemon {
                 Ok(()) = self.status.changed() => {
                     let (status, now) = (self.status.borrow_and_update().clone(), clock::boot_now());
                     follower.changed(&status, now);
+                    if status.foreign.is_some() != reminds {
+                        reminds = !reminds;
+                        reminders.reset();
+                    }
                     if status.store_reached && !reported_ready {
                         reported_ready = true;
                         self.systemd.ready();
@@ -341,6 +357,14 @@ impl Daemon {
                     self.systemd.show(&status, &self.who.lease, &self.who.identity, now);
                 }
                 _ = pinged => self.systemd.ping(),
+                () = self.other_kind.notified() => {
+                    exit = Exit::Code(exit::CONFIGURATION);
+                    self.send(Input::Shutdown).await;
+                }
+                _ = reminders.tick(), if reminds => {
+                    let foreign = self.status.borrow().foreign.clone();
+                    reporter::foreign(&self.who.lease, &foreign.unwrap_or_default());
+                }
             }
         }
         self.idle_timers.forbid();

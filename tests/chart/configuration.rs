@@ -83,6 +83,7 @@ fn the_daemon_accepts_the_rendered_flags() {
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         for flag in given {
             let (flag, value) = flag.split_once('=').unwrap();
+            let flag = flag.strip_suffix("-name").unwrap_or(flag);
             let key = KEYS.iter().find(|key| format!("--{}", key.flag()) == flag);
             let key = key.unwrap().path();
             let source = shown[&key]["source"].as_str().unwrap();

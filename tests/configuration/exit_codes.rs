@@ -37,7 +37,7 @@ fn a_wrong_command_line_exits_64() {
         &["run", "--nonsense"],
         &["run", "--lease"],
         &["run", "--lease", "a", "--lease", "b"],
-        &["status", "--lease", "a", "--directory", "b"],
+        &["status", "--lease", "a", "b"],
         &["config", "--output", "xml"],
         &["completions", "nonsense"],
         &["install"],
@@ -131,9 +131,9 @@ fn the_effective_configuration_is_valid_toml_with_origins() {
     assert_eq!(answer.code, 0, "{}", answer.stderr);
     for line in [
         "[lease]",
-        "name = \"orders\" # flag --lease-name",
+        "name = \"orders\" # flag --lease",
         "renew_interval = \"2s\" # environment variable LEASEHOLD_LEASE__RENEW_INTERVAL",
-        "renew_deadline = \"18s\" # default",
+        "renew_deadline = \"18s\"",
         "# uri = \"***\" # environment variable LEASEHOLD_MONGODB__URI",
         "ends_first = true # flag --workload-ends-first",
         &format!("name = \"a \\\"quoted\\\" \\\\ name\" # {path}"),
@@ -246,7 +246,7 @@ fn the_effective_configuration_can_be_printed_as_json_with_sources() {
     assert_eq!(answer.code, 0, "{}", answer.stderr);
     let json: serde_json::Value = serde_json::from_str(&answer.stdout).expect("valid JSON");
     assert_eq!(json["lease.name"]["value"], "orders");
-    assert_eq!(json["lease.name"]["source"], "flag --lease-name");
+    assert_eq!(json["lease.name"]["source"], "flag --lease");
     assert_eq!(json["mongodb.uri"]["value"], "***");
     assert_eq!(json["workload.ends_first"]["value"], false);
     let keys = json.as_object().expect("an object").len();
@@ -288,6 +288,15 @@ fn every_shell_has_completions() {
         assert_eq!(completed(line).trim(), "", "{line}");
     }
     assert_eq!(completed("leasehold status zz"), "zz-orders\n");
+    std::fs::create_dir(place.path().join("leasehold/.locks")).expect("created");
+    let names = completed("leasehold describe ");
+    assert!(names.contains("zz-orders\n"), "{names}");
+    assert!(!names.contains(".locks"), "{names}");
+    let keys = completed("leasehold config ");
+    assert!(
+        keys.starts_with("lease.name\n") && !keys.contains('-'),
+        "{keys}"
+    );
     let keys = completed("leasehold config lease.renew_");
     assert_eq!(keys, "lease.renew_deadline\nlease.renew_interval\n");
     let after = completed("leasehold run -- ");

@@ -45,7 +45,7 @@ fn the_output_names_the_layer_that_wins() {
         )
     );
     let with_flag = name(&sources(&both, &variable, &flag));
-    assert_eq!(with_flag, of("flag", Origin::Flag("lease-name".to_owned())));
+    assert_eq!(with_flag, of("flag", Origin::Flag("lease".to_owned())));
     assert_eq!(
         effective(&sources(&both, &variable, &flag), "lease.handoff_delay"),
         of("1s", Origin::File(weak))

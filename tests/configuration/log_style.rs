@@ -111,7 +111,7 @@ fn a_lock_writes_text_to_a_pipe_unless_json_is_configured() {
     let (date, rest) = line.split_once(' ').expect("a working fixture");
     assert!(date.ends_with('Z') && date.contains('T'), "{line}");
     assert!(
-        rest.starts_with("WARN  MongoDB call failed (attempt 1), retrying in 1s: "),
+        rest.starts_with("WARN  MongoDB call failed (attempt 1), retrying in 1s for up to "),
         "{line}"
     );
     assert!(!line.contains('\u{1b}'), "{line}");

@@ -75,6 +75,9 @@ fn leases_and_locks_refuse_each_others_documents() {
 
     assert_eq!(place.run_empty("a-lock", &[]).code, 0);
     let daemon = candidate("a-lock").start();
-    run(daemon.wait_logged("a-lock is a lock; choose another lease name", LONG));
-    assert!(!daemon.leads());
+    assert_eq!(run(daemon.wait_exit(LONG)), 78);
+    assert_eq!(
+        daemon.logged("a-lock is a lock; choose another lease name"),
+        1
+    );
 }

@@ -57,8 +57,24 @@ async fn i11_a_document_of_another_shape_is_left_alone() {
 }
 
 #[tokio::test]
-async fn i11_a_lock_of_the_same_name_is_left_alone() {
-    is_left_alone(lease(doc! { "kind": "lock" })).await;
+async fn i11_a_lock_of_the_same_name_is_left_alone_and_ends_a_daemon_that_starts() {
+    let stage = shared_stage().await;
+    let stored = stage.stored();
+    stored.replace(&lease(doc! { "kind": "lock" })).await;
+    let before = stored.bytes().await;
+    let a = stage.candidate("a").start();
+    assert_eq!(a.wait_exit(LONG).await, 78);
+    assert_eq!(a.logged("orders is a lock; choose another lease name"), 1);
+    assert_eq!(stored.bytes().await, before);
+    // A daemon that runs keeps waiting for its lease.
+    stored.delete().await;
+    let b = stage.candidate("b").leading(LONG).await;
+    stored.replace(&lease(doc! { "kind": "lock" })).await;
+    eventually("readiness names the lock", async || {
+        let (_, ready) = b.http("/readyz").await.unwrap();
+        ready.contains("cannot lead: orders is a lock")
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -40,18 +40,25 @@ async fn a_command_that_cannot_be_executed_has_the_exit_code_that_shells_use() {
     let records = daemon.log_records();
     assert_eq!(records.len(), daemon.logs().lines().count());
     let told = |r: &serde_json::Value| {
-        r["message"] == "failed to execute the workload"
-            && r["command"] == "/nowhere/at-all"
-            && r["why"] == "no such file or directory"
+        r["message"] == "cannot execute /nowhere/at-all: no such file or directory"
     };
     assert!(records.iter().any(told), "{records:?}");
     let file = journal.path("plain");
-    std::fs::write(&file, "text").unwrap();
-    let daemon = contest
-        .candidate("b")
-        .workload([file.display().to_string()])
-        .start();
+    std::fs::write(&file, "#!/nowhere/interpreter\n").unwrap();
+    let run = |name| contest.candidate(name).workload([file.to_str().unwrap()]);
+    let daemon = run("b").start();
     assert_eq!(daemon.wait_exit(LONG).await, 126);
+    let document = contest.stored().try_get().await;
+    assert_eq!(document, None, "the lease was not acquired");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&file, executable).unwrap();
+    let daemon = run("c").start();
+    assert_eq!(daemon.wait_exit(LONG).await, 127);
+    let told = |r: &serde_json::Value| {
+        r["message"] == "failed to execute the workload"
+            && r["why"] == "its interpreter or its loader does not exist"
+    };
+    assert!(daemon.log_records().iter().any(told), "{}", daemon.logs());
 }
 
 #[tokio::test]

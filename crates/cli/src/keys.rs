@@ -201,7 +201,9 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
         _ => flag,
     };
     match (key.section, key.name) {
-        ("lease" | "identity", "name") => flag.long(key.section).alias(key.flag()),
+        (section, "name") => flag.alias(format!("{section}-name")),
+        // `status` calls the flag --directory.
+        ("status", "directory") => flag.alias("directory"),
         _ => flag,
     }
 }

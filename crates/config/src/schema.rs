@@ -111,8 +111,12 @@ impl Key {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Returns the flag without its dashes, such as `lease-renew-deadline`.
+    /// Returns the flag without its dashes, such as `lease-renew-deadline`. The flag of a name is its
+    /// section: `lease`.
     pub fn flag(&self) -> String {
+        if self.name == "name" {
+            return self.section.to_owned();
+        }
         // A name that begins with its section is not prefixed again: `--lease-duration`.
         let named = self.name.strip_prefix(self.section);
         let flag = match named.is_some_and(|rest| rest.starts_with('_')) {

@@ -15,7 +15,7 @@ use tracing::level_filters::LevelFilter;
 use super::choice::{
     KubernetesEnabled, LogFormat, OnExit, Prefer, ReadyWhen, SignalNumber, choice,
 };
-use super::error::ConfigError;
+use super::error::{ConfigError, Origin};
 use super::load::{Loaded, Setting, Sources};
 use super::rendered_for::Placement;
 use super::schema::{Key, Reload};
@@ -42,6 +42,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the origin of the inline connection string.
+    pub fn uri_origin(&self) -> Option<&Origin> {
+        let mut settings = self.settings.iter();
+        let uri = settings.find(|setting| setting.key.path() == "mongodb.uri");
+        uri.map(|setting| &setting.origin)
+    }
+
     /// Reads the sources again. Returns the configuration that applies from now on, and the keys
     /// whose values in the sources have changed. Keys that require a restart keep their values. The
     /// contents of a `uri_file` are not compared, because the file is read for each connection.

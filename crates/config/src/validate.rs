@@ -217,7 +217,13 @@ impl Loaded {
         let settings: TimingSettings = serde_json::from_value(settings).ok()?;
         let timings = Timings::new(settings);
         for error in timings.as_ref().err().into_iter().flatten() {
-            self.reject(&full_names(error.key), &full_names(&error.message));
+            let (key, mut message) = (full_names(error.key), full_names(&error.message));
+            if key == TIMINGS[0] && self.setting("lease.profile").layer == 0 {
+                message.push_str(
+                    "; to shorten all durations: --lease-profile brisk (15s) or fast (8s)",
+                );
+            }
+            self.reject(&key, &message);
         }
         timings.ok()
     }

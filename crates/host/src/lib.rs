@@ -12,6 +12,7 @@ pub mod limits;
 pub mod log;
 pub mod occupant;
 pub mod privacy;
+pub mod program;
 pub mod signals;
 pub mod sink;
 pub mod terminal;

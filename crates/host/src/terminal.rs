@@ -9,7 +9,6 @@ use rustix::termios::tcgetpgrp;
 use leasehold_guard::groups::own_group;
 
 const COLUMNS: usize = 80;
-const INDENT: &str = "\n  ";
 
 /// Returns true if this process's job is in the background, so that reading this terminal or
 /// changing its settings would stop the process.
@@ -30,17 +29,24 @@ fn are_wanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
 
 /// Breaks a message between words for a terminal, and indents all lines but the first.
 pub fn folded(message: &str) -> String {
+    folded_to(message, COLUMNS, "\n  ")
+}
+
+/// Breaks a message into lines of at most `columns`. All lines but the first begin with `indent`.
+pub fn folded_to(message: &str, columns: usize, indent: &str) -> String {
     let mut folded = String::new();
-    for line in message.lines() {
-        if !folded.is_empty() {
-            folded.push_str(INDENT);
+    for (line_number, line) in message.lines().enumerate() {
+        let mut line = line;
+        if line_number > 0 {
+            folded.push_str(indent);
+            line = line.trim_start();
         }
-        for (number, word) in line.trim_start().split(' ').enumerate() {
+        for (number, word) in line.split(' ').enumerate() {
             let (_, last) = folded.rsplit_once('\n').unwrap_or(("", &folded));
             let length = last.chars().count() + 1 + word.chars().count();
             folded.push_str(match number {
                 0 => "",
-                _ if length > COLUMNS => INDENT,
+                _ if length > columns => indent,
                 _ => " ",
             });
             folded.push_str(word);

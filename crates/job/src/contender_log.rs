@@ -28,6 +28,8 @@ pub(super) struct ContenderLog {
     pub(super) lock: ResourceName,
     pub(super) identity: Identity,
     pub(super) retry_interval: Duration,
+    /// How long the first call is retried.
+    pub(super) patience: Duration,
     pub(super) messages: JobMessages,
     pub(super) cache: ObservationCache,
     pub(super) reported: Arc<WaitReports>,
@@ -121,9 +123,16 @@ impl LockSurfaces for ContenderLog {
                 if let Some((failing_for, failures)) = due {
                     // A contender without an entry gives up after a refusal.
                     let begins = ["try", "join", "create", "read"].contains(&operation);
+                    let interval = shown(self.retry_interval);
                     let retry = match failure.retry {
                         RetryPolicy::Reconfigure if begins => String::new(),
-                        _ => format!(", retrying in {}", shown(self.retry_interval)),
+                        _ if begins && operation != "read" => {
+                            format!(
+                                ", retrying in {interval} for up to {}",
+                                shown(self.patience)
+                            )
+                        }
+                        _ => format!(", retrying in {interval}"),
                     };
                     let what = match operation {
                         "try" | "join" => "call",

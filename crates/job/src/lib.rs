@@ -37,6 +37,7 @@ use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::privacy::hide_from_the_user;
+use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Relays, Stops};
 use leasehold_host::{CommandError, exit, log};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
@@ -113,8 +114,12 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
-    if !args.command.is_empty() {
+    if let Some(program) = args.command.first() {
         prerequisites()?;
+        if let Err(error) = check_executable(program) {
+            messages.say(&error.problem());
+            return Ok(error.exit.into());
+        }
     }
     let job = Job {
         args: &args,

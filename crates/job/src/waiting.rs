@@ -93,6 +93,7 @@ impl<'a> LockAttempt<'a> {
             lock: self.job.args.name.clone(),
             identity: self.job.config.identity.name.clone(),
             retry_interval: self.job.timings.retry_interval(),
+            patience: self.limits.limit().unwrap_or(self.limits.silence()),
             messages: self.job.messages.clone(),
             cache,
             reported: Arc::clone(&self.reported),

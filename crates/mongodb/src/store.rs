@@ -212,14 +212,18 @@ impl StoreInfo {
     }
 }
 
+/// Returns true if the document is a lock instead of a lease, or a lease instead of a lock.
+pub fn is_of_other_kind(why: &str) -> bool {
+    [" is a lease", " is a lock"]
+        .iter()
+        .any(|kind| why.ends_with(kind))
+}
+
 /// Explains that a document is not a `wanted` (lease or lock) of this version. The remedy for a
 /// newer or damaged document must not rename one replica's lease, because two replicas would then
 /// lead.
 pub fn foreign_document(why: &str, wanted: &str) -> String {
-    let is_other_kind = [" is a lease", " is a lock"]
-        .iter()
-        .any(|kind| why.ends_with(kind));
-    match is_other_kind {
+    match is_of_other_kind(why) {
         true => format!("{why}; choose another {wanted} name"),
         false => format!(
             "the document of this name is not a {wanted} of this version: {why}; upgrade this \

@@ -48,14 +48,16 @@ trusted; 64 usage, such as no name although several daemons run here.";
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(after_help = HELP)]
 pub struct StatusArgs {
-    /// Status directory of the daemon
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "lease")]
+    /// The daemon's --status-directory
+    ///
+    /// With a NAME, also its parent directory.
+    #[arg(long, value_name = "DIR", alias = "status-directory", value_hint = ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Lease whose default status directory is read
     #[arg(long, value_name = "NAME")]
     lease: Option<String>,
     /// Same as --lease NAME
-    #[arg(conflicts_with_all = ["lease", "directory"])]
+    #[arg(conflicts_with = "lease")]
     name: Option<String>,
     #[allow(missing_docs, reason = "its field has the help")]
     #[command(flatten)]
@@ -134,17 +136,15 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 fn directory_of(args: &StatusArgs) -> Result<PathBuf, CommandError> {
-    if let Some(directory) = &args.directory {
-        return Ok(directory.clone());
-    }
-    match args.lease() {
-        Some(lease) => {
-            let lease = ResourceName::new(lease);
-            let lease =
-                lease.map_err(|why| CommandError::new(exit::USAGE, format!("--lease: {why}")))?;
-            Ok(directory_of_lease(lease.as_str(), &roots()))
+    let lease = args.lease().map(ResourceName::new).transpose();
+    let lease = lease.map_err(|why| CommandError::new(exit::USAGE, format!("--lease: {why}")))?;
+    match (&args.directory, lease) {
+        (Some(parent), Some(lease)) if parent.join(lease.as_str()).join(JSON_FILE).exists() => {
+            Ok(parent.join(lease.as_str()))
         }
-        None => only_directory(&roots()),
+        (Some(directory), _) => Ok(directory.clone()),
+        (None, Some(lease)) => Ok(directory_of_lease(lease.as_str(), &roots())),
+        (None, None) => only_directory(&roots()),
     }
 }
 
@@ -305,11 +305,14 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         Some(age) => format!("{date} ({age} ago)"),
         None => date.to_owned(),
     };
-    let fresh = if judgement.is_fresh() { "yes" } else { "no" };
+    let (fresh, last_written) = match judgement.is_fresh() {
+        true => ("yes", ""),
+        false => ("no", ", as last written"),
+    };
     let rows = [
         ("lease", document.lease.clone()),
         ("verdict", verdict.as_str().to_owned() + &explanation),
-        ("role", document.role.clone()),
+        ("role", document.role.clone() + last_written),
         ("candidate", document.identity.clone()),
         ("holder", holder),
         ("token", or_dash(document.token)),

@@ -103,7 +103,7 @@ pub struct StatusDocument {
     pub transitions: u64,
     /// Time at which the role began.
     pub since: String,
-    /// Reason for the role; null before the first read.
+    /// Reason for the role; null before the first read and in an outage.
     pub reason: Option<String>,
     /// Time at which this document was written or, over HTTP, requested.
     pub updated_at: String,
@@ -173,6 +173,7 @@ pub fn renders_equal(one: &Status, other: &Status) -> bool {
         store_reached: false,
         stepping_down: None,
         unnoticed: None,
+        foreign: None,
         ..status.clone()
     };
     rendered(one) == rendered(other)

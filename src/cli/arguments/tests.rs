@@ -54,9 +54,10 @@ fn status_has_a_directory_or_a_lease() {
         );
         assert_eq!(status.watch, arguments.contains(&"--watch"));
     }
-    let both = parsed(&["status", "--lease", "a", "--directory", "b"]);
+    let both = parsed(&["status", "--lease", "a", "b"]);
     assert_eq!(both.expect_err("one of them").code(), exit::USAGE);
-    assert!(parsed(&["status", "a", "--directory", "b"]).is_err());
+    assert!(parsed(&["status", "a", "--status-directory", "b"]).is_ok());
+    assert!(parsed(&["run", "--directory", "b"]).is_ok());
 }
 
 #[test]
@@ -106,6 +107,11 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     assert!(text.contains("invalid value '-1' for '--wait"), "{text}");
     let text = said(&["lock", "jobs", "-w", "-1s", "--", "true"]);
     assert!(text.contains("invalid value '-1s' for '--wait"), "{text}");
+    let text = said(&["leases", "--timeout", "-1s"]);
+    assert!(
+        text.contains("invalid value '-1s' for '--timeout'"),
+        "{text}"
+    );
 }
 
 /// Calls `examine` with each command and its name, such as "locks break".

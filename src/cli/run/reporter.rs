@@ -91,7 +91,7 @@ impl Reporter {
                 .unwrap_or_default();
             let (lease, name) = (&self.lease, &config.identity.name);
             info!(
-                "contends for {lease} as {name}; status in {}{http}",
+                "contending for the lease {lease} as {name}; status in {}{http}",
                 directory.display()
             );
         } else {
@@ -195,7 +195,7 @@ impl Reporter {
         let roles = [transition.from, transition.to].map(Role::as_str);
         let [from, to] = roles.map(|role| (!self.at_terminal).then_some(role));
         let news = match self.at_terminal {
-            true => role_news(transition),
+            true => format!("role changed: {}", role_news(transition)),
             false => "role changed".to_owned(),
         };
         let token = transition.token.map(|token| token.get());
@@ -247,10 +247,7 @@ impl Reporter {
                 "another process renewed with this claim (cloned machine or edited document); \
                  continuing with a new session"
             ),
-            Notice::Foreign { why } => error!(
-                %lease, why = foreign_document(why, "lease"),
-                "cannot lead, leaving the document untouched, retrying"
-            ),
+            Notice::Foreign { why } => foreign(lease, why),
             Notice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lease, holder = %identity, lease_duration_ms = millis,
                 "holder declares an out-of-range lease duration (1s to 1h); waiting for 1h"
@@ -419,7 +416,7 @@ fn role_news(transition: &Transition) -> String {
             format!("leads{token}{}", reason.unwrap_or_default())
         }
         (Role::Leader, _) if transition.reason == Some(Reason::WorkloadExit) => {
-            "stops leading: the command ended (workload_exit)".to_owned()
+            "stops leading: the command does not run (workload_exit)".to_owned()
         }
         (Role::Leader, _) => format!("stops leading: {}", reason.unwrap_or("unknown")),
         (Role::Stopping, _) => "stopped leading".to_owned(),
@@ -454,6 +451,12 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
         _ => "a second signal",
     };
     info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");
+}
+
+/// Logs that the stored document is not a lease of this version.
+pub(super) fn foreign(lease: &ResourceName, why: &str) {
+    let why = foreign_document(why, "lease");
+    error!(%lease, why, "cannot lead, leaving the document untouched, retrying");
 }
 
 /// Logs that another process has locked the claim file of the status directory.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
 use super::idle_timers::IdleTimers;
@@ -19,10 +19,12 @@ use crate::elector::Surfaces;
 use crate::publish::file::StatusFileHandle;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::renders_equal;
-use crate::store::StoreEvent;
+use crate::store::{StoreEvent, is_of_other_kind};
 use crate::supervisor::Orders;
 
 pub(super) struct DaemonSurfaces {
+    /// Notified if the first document that is read is a lock. `None` after the first read.
+    pub(super) other_kind: Option<Arc<Notify>>,
     pub(super) files: Arc<StatusFileHandle>,
     pub(super) pod: Option<PodPublisher>,
     pub(super) orders: Option<Orders>,
@@ -66,6 +68,7 @@ impl Surfaces for DaemonSurfaces {
         // The thread writes the new role immediately, even if the main loop is busy.
         self.files.wake();
         self.idle_timers.disturbed();
+        self.other_kind = None;
         self.metrics.transition(transition.to, transition.reason);
         let failed_write = self.store_errors.failed_write();
         self.reporter.transition(transition, failed_write);
@@ -77,6 +80,11 @@ impl Surfaces for DaemonSurfaces {
     fn notice(&mut self, notice: &Notice) {
         self.idle_timers.disturbed();
         self.reporter.notice(notice);
+        if let (Notice::Foreign { why }, Some(other_kind)) = (notice, &self.other_kind)
+            && is_of_other_kind(why)
+        {
+            other_kind.notify_one();
+        }
         if let Some(pod) = &self.pod {
             pod.notice(notice);
         }
@@ -156,7 +164,7 @@ impl StatusFollower {
             if status.authority.is_none() {
                 let (holder, token) = (&holder.identity, holder.token.get());
                 match self.at_terminal {
-                    true => info!(lease = %self.lease, "follows {holder} (token {token})"),
+                    true => info!(lease = %self.lease, "new leader: {holder} (token {token})"),
                     false => info!(lease = %self.lease, %holder, token, "new leader"),
                 }
             }

@@ -87,14 +87,20 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
+        self.status.reason = match (before, role) {
+            // The reason for an earlier role does not explain an outage.
+            (Role::Follower, Role::Unknown) => None,
+            (Role::Unknown, Role::Unknown) => self.status.reason,
+            _ => self.reason,
+        };
         self.status.role = role;
+        self.status.foreign = contender.view().foreign().map(str::to_owned);
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
         self.status.unnoticed = contender.workload().draining(now);
         self.status.holder = holder_view(authority, contender, now);
         self.status.session = contender.me().session;
-        self.status.reason = self.reason;
         self.status.token_highest = contender.view().marks.token_highest;
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);

@@ -90,7 +90,7 @@ pub struct Status {
     pub transitions: u64,
     /// Start of the current role.
     pub since: BootTime,
-    /// Reason for the role, if any; `None` before the first read.
+    /// Reason for the role, if any; `None` before the first read and in an outage.
     pub reason: Option<Reason>,
     /// The highest token this candidate has seen.
     pub token_highest: Token,
@@ -102,6 +102,8 @@ pub struct Status {
     pub stepping_down: Option<Token>,
     /// Token of a lost leadership, until its workload has confirmed the loss or had time to notice.
     pub unnoticed: Option<Token>,
+    /// Why the stored document is not a lease of this version; `None` if it is.
+    pub foreign: Option<String>,
 }
 
 impl Status {
@@ -120,6 +122,7 @@ impl Status {
             store_reached: false,
             stepping_down: None,
             unnoticed: None,
+            foreign: None,
         }
     }
 

@@ -25,6 +25,13 @@ impl LeaseView {
         self.document.as_ref().and_then(Found::lease)
     }
 
+    pub(super) fn foreign(&self) -> Option<&str> {
+        match &self.document {
+            Some(Found::Foreign(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
         let highest = lease.token.max(self.marks.token_highest);
         planted!(HighestTokenForgotten, lease.token, highest).next()

@@ -8,7 +8,7 @@ use super::report::{Check, Checked, Finding, shown};
 use super::timings;
 use crate::replicas::status_of;
 use leasehold_cli::store_options::read;
-use leasehold_config::{Config, Sources, UriSource, shown_path};
+use leasehold_config::{Config, Origin, Sources, UriSource, shown_path};
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::occupant::named;
 use leasehold_http::{HTTP_LISTEN, cannot_listen, probe};
@@ -16,9 +16,10 @@ use leasehold_mongodb::uri::{ConnectionUri, Treatment, UriNotice};
 use leasehold_status::directory::{Examined, closed_root, examine, exposure};
 
 pub(super) async fn checks(config: &Config, sources: &Sources, directory: &Path) -> Vec<Check> {
+    let uri = connection_string(&config.mongodb.uri, config.uri_origin());
     let mut checks = vec![
         Check::new("configuration", configuration(config, sources)),
-        Check::new("connection-string", connection_string(&config.mongodb.uri)),
+        Check::new("connection-string", uri),
         Check::new("status-directory", status_directory(directory)),
         Check::new("http-port", port(config).await),
         Check::new("guard", guard()),
@@ -57,9 +58,9 @@ fn configuration(config: &Config, sources: &Sources) -> Finding {
     ))
 }
 
-fn connection_string(source: &UriSource) -> Checked {
+fn connection_string(source: &UriSource, origin: Option<&Origin>) -> Checked {
     let origin = match source {
-        UriSource::Inline(_) => "in the configuration".to_owned(),
+        UriSource::Inline(_) => origin.map_or_else(String::new, |it| format!("from {it}")),
         UriSource::File(path) => format!("in {}", shown_path(path)),
         UriSource::Pipe(path, _) => format!("from the pipe {}", shown_path(path)),
     };
@@ -183,8 +184,9 @@ mod tests {
     #[test]
     fn the_settings_of_the_connection_string_are_shown_and_its_password_is_not() {
         let uri = "mongodb://me:hunter2@a,b/?replicaSet=rs0";
-        let check = connection_string(&UriSource::Inline(Secret::new(uri)));
-        let detail = "in the configuration: 2 servers, replica set \"rs0\", user \"me\", no TLS";
+        let flag = Origin::Flag("mongodb-uri".to_owned());
+        let check = connection_string(&UriSource::Inline(Secret::new(uri)), Some(&flag));
+        let detail = "from flag --mongodb-uri: 2 servers, replica set \"rs0\", user \"me\", no TLS";
         assert_eq!(check, Ok(Finding::ok(detail)));
     }
 
@@ -192,14 +194,15 @@ mod tests {
     fn options_without_an_effect_are_listed_and_one_with_a_risk_is_a_warning() {
         let of = |options: &str| {
             let uri = format!("mongodb://a/?{options}");
-            connection_string(&UriSource::Inline(Secret::new(uri)))
+            let variable = Origin::Variable("LEASEHOLD_MONGODB__URI".to_owned());
+            connection_string(&UriSource::Inline(Secret::new(uri)), Some(&variable))
         };
-        let detail = "in the configuration: 1 server, no replica set, no user, no TLS; overridden: \
-                      retryWrites; ignored: compressors";
+        let detail = "from environment variable LEASEHOLD_MONGODB__URI: 1 server, no replica set, \
+                      no user, no TLS; overridden: retryWrites; ignored: compressors";
         let check = of("compressors=zstd&retryWrites=true&w=majority");
         assert_eq!(check, Ok(Finding::ok(detail)));
-        let detail = "in the configuration: 1 server, no replica set, no user, TLS, tlsInsecure: \
-                      servers are not verified, so another machine can pose as MongoDB";
+        let detail = "from environment variable LEASEHOLD_MONGODB__URI: 1 server, no replica set, \
+                      no user, TLS, tlsInsecure: servers are not verified, so another machine can pose as MongoDB";
         let expected = Finding::warning(detail, "remove tlsInsecure, and set tlsCAFile");
         assert_eq!(of("tls=true&tlsInsecure=true"), Ok(expected));
     }

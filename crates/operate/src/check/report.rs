@@ -1,16 +1,18 @@
 //! Collects and prints the findings of the checks.
 
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::operators::render::json_millis;
-use crate::table::{Style, color};
+use crate::table::{Style, color, size};
 use leasehold_cli::answer;
 use leasehold_host::CommandError;
 pub(super) use leasehold_host::duration::shown;
 use leasehold_host::exit;
+use leasehold_host::terminal::folded_to;
 use leasehold_mongodb::store::Failure;
 
 /// Version of the JSON output, increased only if the meaning of a field changes.
@@ -135,6 +137,9 @@ fn printable(text: String) -> String {
     text.replace(char::is_control, "?")
 }
 
+/// Begins a continuation line, below the name of the check.
+const INDENT: &str = "\n           ";
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Check {
     group: &'static str,
@@ -165,16 +170,22 @@ impl Check {
         self
     }
 
-    fn line(&self, color: bool) -> String {
+    /// Renders the check; with a width, breaks lines between words.
+    fn line(&self, color: bool, width: Option<usize>) -> String {
         let (result, style) = self.finding.result.shown();
         let result = style.paint(&format!("{result:<7}"), color);
         let subject = self.subject.iter().map(|subject| format!(" {subject}"));
         let subject: String = subject.collect();
         let (name, detail) = (self.name, &self.finding.detail);
         let remedy = self.finding.remedy.iter();
-        let remedy = remedy.map(|remedy| format!("           remedy: {remedy}\n"));
-        let remedy: String = remedy.collect();
-        format!("  {result}  {name}{subject}: {detail}\n{remedy}")
+        let remedy = remedy.map(|remedy| format!("           remedy: {remedy}"));
+        let first = format!("  {result}  {name}{subject}: {detail}");
+        let lines = std::iter::once(first).chain(remedy);
+        let lines = lines.map(|line| match width {
+            Some(width) => folded_to(&line, width, INDENT),
+            None => line,
+        });
+        lines.map(|line| line + "\n").collect()
     }
 }
 
@@ -200,7 +211,9 @@ impl Report {
         checks: Vec<Check>,
     ) -> Result<(), CommandError> {
         if !self.json {
-            let lines: String = checks.iter().map(|check| check.line(self.color)).collect();
+            let width = io::stdout().is_terminal().then(|| size().0);
+            let lines = checks.iter().map(|check| check.line(self.color, width));
+            let lines: String = lines.collect();
             answer(format!("{group}\n{lines}").as_bytes())?;
         }
         let grouped = checks.into_iter().map(|check| Check { group, ..check });
@@ -261,8 +274,10 @@ mod tests {
         let finding = Finding::warning("expires\x1b in 3 days", "renew it");
         let check = Check::new("tls", finding).of("a:1");
         let expected = "  warning  tls a:1: expires? in 3 days\n           remedy: renew it\n";
-        assert_eq!(check.line(false), expected);
-        assert!(check.line(true).contains("\x1b[33mwarning\x1b[0m"));
+        assert_eq!(check.line(false, None), expected);
+        assert!(check.line(true, None).contains("\x1b[33mwarning\x1b[0m"));
+        let narrow = "  warning  tls a:1:\n           expires? in 3\n           days\n           remedy: renew\n           it\n";
+        assert_eq!(check.line(false, Some(24)), narrow);
     }
 
     #[test]

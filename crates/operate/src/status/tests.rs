@@ -110,6 +110,10 @@ fn the_text_is_aligned_and_complete() {
         text.contains("verdict    not leader: the daemon was killed or is frozen: its deadline passed 2.5s ago\n"),
         "{text}"
     );
+    assert!(
+        text.contains("role       leader, as last written\n"),
+        "{text}"
+    );
     assert!(text.contains("holder     no longer known\n"), "{text}");
 }
 

@@ -176,6 +176,15 @@ fn a_store_that_was_not_read_for_a_lease_duration_makes_the_role_unknown() {
 }
 
 #[test]
+fn the_reason_for_an_earlier_role_does_not_explain_an_outage() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.release(at(1), Input::StepDown, &mut stored);
+    a.assert_role(Role::Follower, Reason::Requested);
+    a.run_cut_off(at(26), &Outcome::Failed);
+    assert_eq!((a.role(), a.reason()), (Role::Unknown, None));
+}
+
+#[test]
 fn an_idle_stream_is_contact_enough() {
     let (mut a, mut stored) = leader("a", at(0));
     a.release(at(1), Input::StepDown, &mut stored);
