@@ -162,7 +162,8 @@ class Interrupts(unittest.TestCase):
                 return
 
     def test_a_release_waits_for_that_of_another_thread(self):
-        # The script releases the lock when the file exists, like a `leasehold` whose MongoDB is slow.
+        # The script waits for the file before it releases the lock, like `leasehold` with a slow
+        # MongoDB.
         file = Path(self.program + ".go")
         self.script(HOLDS.replace("cat > /dev/null", "cat > /dev/null; until [ -e $0.go ]; do sleep 0.01; done"))
         held = Lock("it", program=self.program).acquire()
