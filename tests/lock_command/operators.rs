@@ -48,6 +48,33 @@ fn the_list_shows_holders_and_free_locks() {
 }
 
 #[test]
+fn the_history_shows_how_each_command_ended() {
+    let place = Place::new();
+    for (flags, script) in [
+        (&[][..], "exit 0"),
+        (&[], "exit 3"),
+        (&[], "kill -KILL $$"),
+        (&["--at-least=1s"], "exit 4"),
+    ] {
+        place.run_under("ended", flags, script);
+    }
+    // Evicts the entry that was kept for the minimum hold.
+    place.run_empty("ended", &[]);
+    let described = place.run(&["describe", "ended"]).stdout;
+    let history = described
+        .lines()
+        .skip_while(|line| !line.starts_with("History"));
+    let results: Vec<_> = history
+        .skip(2)
+        .filter_map(|line| line.split_once("released").map(|(_, result)| result.trim()))
+        .collect();
+    let expected = ["exit 0", "exit 4", "SIGKILL", "exit 3", "exit 0"];
+    assert_eq!(results, expected, "{described}");
+    let listed = place.run(&["locks"]).stdout;
+    assert!(listed.contains(" ago: exit 0"), "{listed}");
+}
+
+#[test]
 fn only_expired_entries_are_broken() {
     let place = Place::new();
     let flags = [

@@ -64,7 +64,7 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
     assert!(fourth.ends_with("behind third (exclusive)"), "{fourth}");
     row(&["orders"]);
     let first = row(&["1", "first", "-"]);
-    assert!(first.ends_with("released"), "{first}");
+    assert!(first.ends_with("released exit 0"), "{first}");
 
     let observed = leasehold(&stage, &["locks", "--observe", "30s", "-o", "json"]).await;
     let observed = observed.expect(0, &[]).json();
@@ -80,6 +80,7 @@ async fn a_lock_is_described_with_its_waiters_history_and_successes() {
     assert_eq!(json["queue"][1]["place"], 2, "{json}");
     assert_eq!(json["queue"][0]["waits_for"], "behind second (exclusive)");
     assert_eq!(json["history"][0]["reason"], "released", "{json}");
+    assert_eq!(json["history"][0]["exit_code"], 0, "{json}");
     assert!(json["successes"][0]["ago_ms"].is_u64(), "{json}");
 
     leasehold(&stage, &["describe", "nightly", "--candidates"])

@@ -21,6 +21,7 @@ use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::signals::{Exit, Relays, StopRequest, StopRequests, StopSignal, Stops};
 use leasehold_mongodb::locker::Locker;
+use leasehold_mongodb::store::mongo::CommandResult;
 use leasehold_supervisor::command::{
     CommandEvent, StandbyCommand, SupervisedCommand, SupervisedEnd,
 };
@@ -115,6 +116,9 @@ impl Work<'_> {
         let mut code = self.exit_code(&finished, stopped);
         // A command that was stopped early may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
+        if let Some(result) = result(finished.ended.end, code) {
+            locker.set_result(result);
+        }
         // The command and its descendants are gone, so others may hold the lock now (I6).
         match finished.ended.end {
             CommandEnd::Refused | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
@@ -257,6 +261,16 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
         // The command got its own stop signal instead of the terminal's signal.
         (_, Some(stop)) if stop.is_of_terminal() => Exit::Signal(stop),
         _ => code.into(),
+    }
+}
+
+fn result(end: CommandEnd, code: u8) -> Option<CommandResult> {
+    match end {
+        CommandEnd::Signalled(number) => Some(CommandResult::Signal(number)),
+        CommandEnd::Exited(_) | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
+            Some(CommandResult::ExitCode(code))
+        }
+        CommandEnd::Refused | CommandEnd::Unknown => None,
     }
 }
 

@@ -15,8 +15,8 @@ pub use self::store_health::{StoreHealth, waits_for_others};
 use self::host::LockHost;
 use crate::calls::AnsweredCall;
 use crate::event_loop::{EventLoop, LoopHandle};
-use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
+use crate::store::mongo::{CommandResult, StoreOptions};
 use crate::store::{Failure, StoreEvent, StoreInfo, foreign_document};
 use leasehold_clock::duration::shown;
 use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
@@ -330,6 +330,11 @@ impl Locker {
     /// Releases the lock, and records that the work succeeded if the options request it.
     pub async fn succeed(&self) {
         self.contender.send(LockInput::Succeeded).await;
+    }
+
+    /// Sets the result that the release records in the history. Call this before the release.
+    pub fn set_result(&self, result: CommandResult) {
+        self.store.set_result(result);
     }
 
     /// Stops renewing without a release, because the work may continue. The entry expires.

@@ -30,7 +30,7 @@ use mongodb::bson::{DateTime, Document};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub use self::display::PastHolder;
+pub use self::display::{CommandResult, PastHolder};
 pub use self::elections::FailoverSettings;
 pub use self::options::{StoreOptions, UriName, UriProvider, WatchMode};
 

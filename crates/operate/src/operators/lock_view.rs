@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::observed::{Evidence, Liveness, Observed, ObservedDocument, lock_of, wall};
-use super::render::{ended_object, entry_object, or_dash, short, since, store_object, table};
+use super::render::{
+    ended_object, entry_object, or_dash, result, short, since, store_object, table,
+};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::{Entry, EntryMode};
@@ -180,7 +182,11 @@ impl<'a> ObservedLock<'a> {
         let last = self.record.history.last()?;
         let ago = self.by_store(last.ended_at)?;
         let reason = last.reason.as_deref().unwrap_or("ended");
-        Some(format!("{reason} {} ago", short(ago)))
+        let ended = format!("{reason} {} ago", short(ago));
+        Some(match result(last) {
+            Some(result) => format!("{ended}: {result}"),
+            None => ended,
+        })
     }
 
     fn last_success(&self) -> Option<String> {

@@ -11,13 +11,14 @@ use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
 use leasehold_core::lock::Entry;
+use leasehold_guard::dispositions::signal_name;
 pub(crate) use leasehold_host::duration::short;
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::StoreInfo;
-use leasehold_mongodb::store::mongo::PastHolder;
 use leasehold_mongodb::store::mongo::operators::{
     ActionRecord, Content, LeaseRecord, RequestEffect, RequestRecord,
 };
+use leasehold_mongodb::store::mongo::{CommandResult, PastHolder};
 use leasehold_status::render::date;
 
 const HEADER: [&str; 9] = [
@@ -338,13 +339,27 @@ pub(crate) fn entry_object(entry: &Entry) -> Value {
 }
 
 pub(super) fn ended_object(ended: &PastHolder) -> Value {
-    json!({
+    let mut object = json!({
         "token": ended.token.map(|token| token.get()),
         "identity": ended.identity.as_ref().map(|identity| identity.as_str()),
         "acquired_at": date(ended.acquired_at),
         "ended_at": date(ended.ended_at),
         "reason": ended.reason,
         "ended_earlier": ended_earlier(ended),
+    });
+    match ended.result {
+        Some(CommandResult::ExitCode(code)) => object["exit_code"] = code.into(),
+        Some(CommandResult::Signal(number)) => object["signal"] = number.into(),
+        None => {}
+    }
+    object
+}
+
+/// Returns how the command of a lock's holder ended: `exit 3` or `SIGKILL`.
+pub(super) fn result(ended: &PastHolder) -> Option<String> {
+    Some(match ended.result? {
+        CommandResult::ExitCode(code) => format!("exit {code}"),
+        CommandResult::Signal(number) => signal_name(number),
     })
 }
 

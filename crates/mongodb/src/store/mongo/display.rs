@@ -1,7 +1,11 @@
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::{Bson, Document, doc};
 
 use super::document::{date, number, token};
 use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, Token, WallMillis};
+
+/// Fields of an entry and of the history: how the holder's command ended.
+pub(super) const EXIT_CODE: &str = "exit_code";
+pub(super) const SIGNAL: &str = "signal";
 
 /// A former holder of a lease or lock. Informational: an unreadable field is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +23,33 @@ pub struct PastHolder {
     /// For a lease, the name of a [`Reason`](leasehold_core::election::Reason); for a lock,
     /// `released`, `expired` or `broken`.
     pub reason: Option<String>,
+    /// For a lock, how the holder's command ended. Old versions do not record this.
+    pub result: Option<CommandResult>,
+}
+
+/// How the command of a lock's holder ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandResult {
+    /// With this exit code.
+    ExitCode(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl CommandResult {
+    pub(super) fn fields(self) -> Document {
+        match self {
+            Self::ExitCode(code) => doc! { EXIT_CODE: i32::from(code) },
+            Self::Signal(number) => doc! { SIGNAL: number },
+        }
+    }
+
+    fn of(end: &Document) -> Option<Self> {
+        let signal = number(end, SIGNAL).filter(|number| (1..=64).contains(number));
+        signal
+            .map(Self::Signal)
+            .or_else(|| number(end, EXIT_CODE).map(Self::ExitCode))
+    }
 }
 
 pub(super) fn history(document: &Document) -> Vec<PastHolder> {
@@ -32,6 +63,7 @@ pub(super) fn history(document: &Document) -> Vec<PastHolder> {
         acquired_at: date(end.get("acquired_at")),
         ended_at: date(end.get("ended_at")),
         reason: text(end, "reason"),
+        result: CommandResult::of(end),
     })
     .collect()
 }

@@ -19,7 +19,7 @@ pub(super) use self::update::contention;
 use self::wake::ClaimFollower;
 
 use super::connection::{Deployment, Monitoring, SendError};
-use super::display::{PastHolder, history};
+use super::display::{CommandResult, PastHolder, history};
 use super::options::StoreOptions;
 use super::{follow, now};
 use crate::store::{Answer, Failure, StoreEvent, StoreInfo};
@@ -42,6 +42,8 @@ struct LockInner {
     slots_before: OnceLock<u32>,
     /// The newest claim, and the operation time of its join, where its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
+    /// Set once the work has ended. Recorded by the write that releases or keeps the lock.
+    result: OnceLock<CommandResult>,
     /// Set once a product other than MongoDB was reported.
     reported: OnceLock<()>,
 }
@@ -83,6 +85,7 @@ impl MongoLockStore {
                 news,
                 slots_before: OnceLock::new(),
                 joined: Mutex::new(None),
+                result: OnceLock::new(),
                 reported: OnceLock::new(),
             }),
         }
@@ -132,6 +135,11 @@ impl MongoLockStore {
         self.shared.deployment.trouble()
     }
 
+    pub(crate) fn set_result(&self, result: CommandResult) {
+        // The work of one contender ends once.
+        let _ = self.shared.result.set(result);
+    }
+
     /// Returns the former number of slots if a join changed it; 0 for exclusive and shared.
     pub fn slots_before(&self) -> Option<u32> {
         self.shared.slots_before.get().copied()
@@ -150,7 +158,9 @@ impl MongoLockStore {
 
     async fn send(&self, operation: LockOperation) -> Result<LockOutcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
-        let write = update::write(name, &operation, &deployment.options.identity, now());
+        let result = self.shared.result.get().copied();
+        let identity = &deployment.options.identity;
+        let write = update::write(name, &operation, identity, now(), result);
         match (operation, write) {
             (LockOperation::Join { entry, .. }, Some((filter, update))) => {
                 let joined = deployment.timed_update(filter, update, projection());

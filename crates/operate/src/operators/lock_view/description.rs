@@ -1,6 +1,6 @@
 //! Describes one lock as text: its holders, waiters, successes and history.
 
-use super::super::render::{held_for, or_dash, place, short, since, table};
+use super::super::render::{held_for, or_dash, place, result, short, since, table};
 use super::{ObservedLock, style};
 use crate::table::{Row, Style, description};
 use leasehold_core::lock::EntryMode;
@@ -127,11 +127,12 @@ impl ObservedLock<'_> {
                 date(end.ended_at),
                 or_dash(self.by_store(end.ended_at).map(short)),
                 or_dash(end.reason.as_ref()),
+                or_dash(result(end)),
             ])
         });
         // The end is dated by MongoDB's clock, and the beginning by the holder's clock.
         let header = [
-            "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON",
+            "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON", "RESULT",
         ];
         table(header, rows)
     }

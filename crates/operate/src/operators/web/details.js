@@ -112,6 +112,12 @@ function showDeleted() {
   details.doc = null;
 }
 
+// How the command of a lock's holder ended.
+function result(past) {
+  if (past.signal) return `, signal ${past.signal}`;
+  return past.exit_code == null ? "" : `, exit ${past.exit_code}`;
+}
+
 const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });
 
 function renderDetails() {
@@ -127,7 +133,7 @@ function renderDetails() {
     // For a holder that stopped earlier, this is an upper bound.
     [(past.ended_earlier ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
-    [past.reason || "–"],
+    [past.reason ? past.reason + result(past) : "–"],
   ]));
   fill("successes", (doc.successes || []).map((success) => [[success.key], [dated(success.at, now)]]));
   fill("operators", [...(doc.actions || [])].reverse().map((action) => [

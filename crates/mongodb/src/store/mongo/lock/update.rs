@@ -3,6 +3,7 @@
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
+use super::super::display::{CommandResult, EXIT_CODE, SIGNAL};
 use super::super::document::{HISTORY_MAX, uuid, uuids};
 use super::document::{
     MIN_HOLD, OVER, OVER_AT, all, any, create, everybody, free_slots, has_slots, has_token,
@@ -22,7 +23,9 @@ pub(super) fn write(
     operation: &LockOperation,
     identity: &Identity,
     now: DateTime,
+    result: Option<CommandResult>,
 ) -> Option<Write> {
+    let result = result.map(CommandResult::fields).unwrap_or_default();
     let (condition, stages) = match operation {
         LockOperation::Read { .. } | LockOperation::Create { .. } => return None,
         LockOperation::Join {
@@ -69,6 +72,7 @@ pub(super) fn write(
             fields.insert(OVER, true);
             // By the server's clock, because later readers compare it with that clock.
             fields.insert(OVER_AT, "$$NOW");
+            fields.extend(result);
             let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
             let recording = recording(*claim, success.as_ref());
             (
@@ -84,7 +88,7 @@ pub(super) fn write(
             slots,
         } => {
             let recording = recording(*claim, success.as_ref());
-            let removal = removal(&is_claim(*claim), Ending::Released, *seen);
+            let removal = removal(&is_claim(*claim), Ending::Released, *seen, result);
             let granting = grant(None, *slots > 0, now);
             let stages = [recording, vec![removal], granting].concat();
             (some_entry(everybody(), is_mine(*claim, mine)), stages)
@@ -102,7 +106,7 @@ pub(super) fn write(
             let pairs: Vec<_> = pairs.collect();
             let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
             let goes = doc! { "$in": [entry, { "$literal": pairs }] }.into();
-            let removal = removal(&goes, *ending, *seen);
+            let removal = removal(&goes, *ending, *seen, doc! {});
             let condition = match entries.is_empty() {
                 // Without entries to evict, this write only grants.
                 true => some_entry(queue(), me.map_or(true.into(), |me| is_claim(me.claim))),
@@ -113,7 +117,7 @@ pub(super) fn write(
         LockOperation::Break { claims, seen } => {
             let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
             let goes = doc! { "$in": ["$$entry.claim", claims] }.into();
-            let removal = removal(&goes, Ending::Broken, *seen);
+            let removal = removal(&goes, Ending::Broken, *seen, doc! {});
             let stages = [vec![removal], grant(None, true, now)].concat();
             (some_entry(everybody(), goes), stages)
         }
@@ -203,8 +207,9 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     vec![doc! { "$set": { "successes": { "$slice": [all, -most] } } }]
 }
 
-/// The stage that removes each entry where `goes` is true. The stages after it grant the lock.
-fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
+/// The stage that removes each entry where `goes` is true, and adds the holders to the history with
+/// `result`, or with the result in the entry. The stages after it grant the lock.
+fn removal(goes: &Bson, ending: Ending, seen: Token, result: Document) -> Document {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
     };
@@ -222,7 +227,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
     };
     let over_at = format!("$$entry.{OVER_AT}");
     let has_ended = doc! { "$eq": [{ "$type": &over_at }, "date"] };
-    let end = doc! {
+    let mut end = doc! {
         "token": "$$entry.token",
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
@@ -230,7 +235,10 @@ fn removal(goes: &Bson, ending: Ending, seen: Token) -> Document {
         // Like `acquired_at`, uses the server's clock.
         "ended_at": { "$cond": [has_ended, over_at, "$$NOW"] },
         "reason": reason,
+        EXIT_CODE: format!("$$entry.{EXIT_CODE}"),
+        SIGNAL: format!("$$entry.{SIGNAL}"),
     };
+    end.extend(result);
     let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
     let history = doc! { "$concatArrays": [{ "$ifNull": ["$history", []] }, ended] };
     doc! { "$set": {
@@ -279,7 +287,7 @@ pub(in crate::store::mongo) fn contention(
         slots: 0,
     };
     let operations = [join(1), join(2), leave].into_iter();
-    let writes = operations.filter_map(|operation| write(name, &operation, identity, now));
+    let writes = operations.filter_map(|operation| write(name, &operation, identity, now, None));
     (create(name, seen), writes.collect())
 }
 
