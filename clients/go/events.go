@@ -122,7 +122,8 @@ func (f *Follower) IsLeader() bool {
 }
 
 // Lead waits until the candidate leads. It fails only if ctx or the follower's context is
-// cancelled.
+// cancelled. The error names the cause of the cancellation and, if the daemon sends no events, the
+// reason.
 func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 	for {
 		f.mutex.Lock()
@@ -134,6 +135,9 @@ func (f *Follower) Lead(ctx context.Context) (*Term, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			if err := f.Err(); err != nil {
+				return nil, fmt.Errorf("%w: no events: %w", causeOf(ctx), err)
+			}
 			return nil, causeOf(ctx)
 		case <-f.ctx.Done():
 			return nil, causeOf(f.ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -270,6 +271,17 @@ func TestACancelledFollowerIsNotLeader(t *testing.T) {
 		t.Fatal("it leads")
 	}
 	if _, err := follower.Lead(context.Background()); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+func TestLeadNamesTheReasonIfTheDaemonSendsNoEvents(t *testing.T) {
+	follower, _ := follow(t, "127.0.0.1:1")
+	eventually(t, "the connection failed", func() bool { return follower.Err() != nil })
+	ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	_, err := follower.Lead(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
 		t.Fatal(err)
 	}
 }

@@ -101,7 +101,7 @@ func (l Lock) Acquire(ctx context.Context) (*HeldLock, error) {
 		if err != nil {
 			code := process.abandon()
 			if _, reported := reportedCode(l.Name, line); reported || len(line) == 0 {
-				err = l.notAcquired(code)
+				err = l.notAcquired(code, line)
 			}
 			return nil, err
 		}
@@ -174,9 +174,17 @@ func (l Lock) parse(line []byte) (holder, error) {
 	return found, nil
 }
 
-func (l Lock) notAcquired(code int) error {
-	if code == codeNotAcquired {
+// notAcquired returns the error that the program reports in its last line, if any.
+func (l Lock) notAcquired(code int, line []byte) error {
+	var why string
+	_ = json.Unmarshal(fieldsOf(line)["error"], &why)
+	switch {
+	case code == codeNotAcquired && why != "":
+		return fmt.Errorf("lock %s: %w: %s", l.Name, ErrLockNotAcquired, why)
+	case code == codeNotAcquired:
 		return fmt.Errorf("lock %s: %w", l.Name, ErrLockNotAcquired)
+	case why != "":
+		return fmt.Errorf("leasehold: lock %s: %s", l.Name, why)
 	}
 	return fmt.Errorf("leasehold: lock %s: leasehold exited with code %d", l.Name, code)
 }

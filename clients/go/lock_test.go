@@ -34,7 +34,8 @@ func acquire(t *testing.T, lock Lock) *HeldLock {
 
 func refused(t *testing.T, lock Lock) {
 	t.Helper()
-	if _, err := lock.Acquire(context.Background()); !errors.Is(err, ErrLockNotAcquired) {
+	_, err := lock.Acquire(context.Background())
+	if !errors.Is(err, ErrLockNotAcquired) || !strings.Contains(err.Error(), "held by ") {
 		t.Fatal(err)
 	}
 }

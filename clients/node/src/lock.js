@@ -275,8 +275,10 @@ export async function acquire(name, options = {}) {
   if (line !== "" && program.reported() === null) {
     throw new LockError(`lock ${name}: leasehold printed an unexpected line: ${line}`);
   }
-  if (code === NOT_ACQUIRED) throw new LockNotAcquired(`lock ${name} is held by another process`, code);
-  throw new LockError(`lock ${name}: leasehold exited with code ${code}`, code);
+  // An older `leasehold` reports no error.
+  const why = objectOf(line)?.error ?? `leasehold exited with code ${code}`;
+  const Kind = code === NOT_ACQUIRED ? LockNotAcquired : LockError;
+  throw new Kind(`lock ${name}: ${why}`, code);
 }
 
 /** Returns the flags for a maximum wait; none for a wait without a limit. */

@@ -15,7 +15,7 @@ function hold(name, options) {
 }
 
 function refused(name, options) {
-  const isRefused = (error) => error instanceof LockNotAcquired && error.code === 75;
+  const isRefused = (error) => error instanceof LockNotAcquired && error.code === 75 && /not acquired: held by /.test(error.message);
   return assert.rejects(hold(name, { waitMs: 0, ...options }), isRefused);
 }
 

@@ -111,7 +111,7 @@ class Streams(unittest.TestCase):
                 if len(end) < 65536:
                     stream.shutdown(socket.SHUT_RDWR)
                 self.assert_ended(term)
-                self.assertRaises(TimeoutError, follower.lead, 0)
+                self.assertRaisesRegex(TimeoutError, "no events from 127", follower.lead, 0)
                 server.accept().sendall(event())
                 self.assertEqual(follower.lead(30).token, 7)
                 self.assertFalse(term.is_valid())

@@ -57,6 +57,7 @@ class Locks(unittest.TestCase):
             with self.assertRaises(LockNotAcquired) as refused:
                 of("python-block", wait=0).acquire()
             self.assertEqual(refused.exception.code, 75)
+            self.assertIn("not acquired: held by ", str(refused.exception))
             with self.assertRaises(LockNotAcquired):
                 of("python-block", wait=1).acquire()
             held.check()

@@ -119,7 +119,10 @@ class Follower:
                 if term is not None and term.is_valid():
                     return term
                 if end is not None and time.monotonic() >= end:
-                    raise TimeoutError("the candidate does not lead")
+                    # Without an event, only the error is known.
+                    error = self.error
+                    why = "" if error is None else f": no events from {self._address}: {error}"
+                    raise TimeoutError(f"the candidate does not lead{why}") from error
                 self._changed.wait(_pause(end, None))
 
     def close(self) -> None:

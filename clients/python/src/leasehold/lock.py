@@ -32,7 +32,7 @@ _LINE_BYTES_MAX = 4096
 
 
 class LockError(Exception):
-    """The lock could not be acquired: ``leasehold`` failed, and its error is on standard error."""
+    """The lock could not be acquired, because ``leasehold`` failed."""
 
     def __init__(self, message: str, code: Optional[int] = None) -> None:
         super().__init__(message)
@@ -444,10 +444,11 @@ class Lock:
         code = program.close(self._name, line)
         if line and _reported(self._name, line) is None:
             raise LockError(f"lock {self._name}: leasehold printed an unexpected line: {line!r}")
-        if code == _NOT_ACQUIRED:
-            raise LockNotAcquired(f"lock {self._name} is held by another process", code)
         how = "was ended, and its exit code is unknown" if code is None else f"exited with code {code}"
-        raise LockError(f"lock {self._name}: leasehold {how}", code)
+        # An older `leasehold` reports no error.
+        why = _object(line).get("error", f"leasehold {how}")
+        kind = LockNotAcquired if code == _NOT_ACQUIRED else LockError
+        raise kind(f"lock {self._name}: {why}", code)
 
     def _holder(self, line: bytes) -> "Optional[Tuple[int, Optional[int]]]":
         """Returns the token and the slot in a complete line of this lock; None for other text."""
