@@ -107,7 +107,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let trace = trace::from_environment()?;
     let json = config.log.format.json;
     let json = json.unwrap_or_else(log::is_json_by_default);
-    let log = log::start(config.log.level, json);
+    let log = log::start(config.log.level, log::LogFormat::of(json));
     log_sources(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();

@@ -106,18 +106,21 @@ fn a_daemon_writes_json_to_a_pipe_and_text_to_a_terminal() {
 }
 
 #[test]
-fn a_lock_writes_text_to_a_pipe_unless_json_is_configured() {
+fn the_lines_of_a_lock_name_the_lock_unless_a_format_is_configured() {
     let line = first_line(false, &LOCK, &[("TERM", "xterm")]);
-    let (date, rest) = line.split_once(' ').expect("a working fixture");
-    assert!(date.ends_with('Z') && date.contains('T'), "{line}");
+    let begins = "leasehold: lock jobs: MongoDB call failed (attempt 1)";
     assert!(
-        rest.starts_with("WARN  MongoDB call failed (attempt 1), retrying in 1s for up to "),
+        line.starts_with(&format!("{begins}, retrying in 1s for up to ")),
         "{line}"
     );
     assert!(!line.contains('\u{1b}'), "{line}");
     let line = first_line(true, &LOCK, &[("TERM", "xterm")]);
+    assert!(line.starts_with(begins), "{line}");
+    let line = first_line(false, &LOCK, &[("LEASEHOLD_LOG__FORMAT", "text")]);
+    let (date, rest) = line.split_once(' ').expect("a working fixture");
+    assert!(date.ends_with('Z') && date.contains('T'), "{line}");
     assert!(
-        line.starts_with("leasehold: lock jobs: MongoDB call failed (attempt 1)"),
+        rest.starts_with("WARN  MongoDB call failed (attempt 1), retrying in 1s for up to "),
         "{line}"
     );
     let line = first_line(false, &LOCK, &[("LEASEHOLD_LOG__FORMAT", "json")]);

@@ -24,6 +24,16 @@ fn a_command_that_succeeded_is_skipped() {
 }
 
 #[test]
+fn a_quiet_wait_that_ends_without_a_success_is_reported() {
+    let place = Place::new();
+    let _holder = place.holder("hangs", &[]);
+    let quiet = |wait| place.run_empty("hangs", &[ONCE, &["-q", wait]].concat());
+    quiet("--wait=1s").says(75, "not acquired within 1s: held by ");
+    let refused = quiet("--no-wait");
+    assert_eq!((refused.code, refused.stderr.as_str()), (75, ""));
+}
+
+#[test]
 fn a_command_that_failed_runs_again() {
     let place = Place::new();
     let fails = format!("{}; exit 3", place.note("failed"));

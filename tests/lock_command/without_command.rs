@@ -254,16 +254,19 @@ fn reporting(
 fn the_exit_code_is_reported_on_request() {
     let place = Place::new();
     let last = |code: i32| serde_json::json!({ "lock": "reported", "exit_code": code });
-    let refused = |flag: &str, code: i32| {
-        let (job, _input, lines) = reporting(&place, &[flag]);
-        assert_eq!(lines.collect::<Vec<_>>(), [last(code)]);
+    let refused = |flag: &str, code: i32, why: &str| {
+        let (job, _input, mut lines) = reporting(&place, &[flag]);
+        let line = lines.next().unwrap();
+        assert_eq!(line["exit_code"], code, "{line}");
+        assert!(line["error"].as_str().unwrap().starts_with(why), "{line}");
+        assert_eq!(lines.next(), None);
         assert_eq!(job.output().code, code);
     };
     let (job, input, mut lines) = reporting(&place, &[]);
     let held = serde_json::json!({ "lock": "reported", "token": 1 });
     assert_eq!(lines.next(), Some(held));
-    refused("--no-wait", 75);
-    refused("--slots=2", 78);
+    refused("--no-wait", 75, "not acquired: held by ");
+    refused("--slots=2", 78, "in use without slots");
     drop(input);
     assert_eq!(lines.collect::<Vec<_>>(), [last(0)]);
     assert_eq!(job.output().code, 0);

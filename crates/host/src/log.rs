@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 pub use self::stderr::Stderr;
-use self::text::TextFormat;
+use self::text::{PlainFormat, TextFormat};
 pub use self::throttle::{ErrorThrottle, millis};
 use crate::terminal;
 
@@ -31,14 +31,35 @@ pub fn writes_json() -> bool {
     WRITES_JSON.load(Ordering::Relaxed)
 }
 
+/// The format of the log's lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// Time, level, message and fields.
+    Text,
+    /// This prefix, message and fields, like the errors of a command.
+    Plain(String),
+}
+
+impl LogFormat {
+    /// Returns the format for the value of `log.format`.
+    pub const fn of(json: bool) -> Self {
+        match json {
+            true => Self::Json,
+            false => Self::Text,
+        }
+    }
+}
+
 /// A handle to the running log.
 #[derive(Clone)]
 pub struct LogHandle {
     level: reload::Handle<LevelFilter, Registry>,
     /// The destination of the lines.
     pub stderr: Arc<Stderr>,
-    /// True if lines are written as JSON.
-    pub json: bool,
+    /// The format of the lines.
+    pub format: LogFormat,
 }
 
 impl LogHandle {
@@ -49,23 +70,24 @@ impl LogHandle {
     }
 }
 
-/// Starts logging for the whole process, as JSON or as text.
-pub fn start(level: LevelFilter, json: bool) -> LogHandle {
+/// Starts logging for the whole process.
+pub fn start(level: LevelFilter, format: LogFormat) -> LogHandle {
     let (filter, level_handle) = reload::Layer::new(level);
     let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Arc::clone(&stderr))
         .with_target(false);
-    WRITES_JSON.store(json, Ordering::Relaxed);
-    let layer = if json {
-        layer.json().flatten_event(true).boxed()
-    } else {
-        let error = io::stderr();
-        let format = TextFormat {
-            terminal: error.is_terminal(),
-        };
-        let layer = layer.with_ansi(terminal::color(&error));
-        layer.event_format(format).boxed()
+    WRITES_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    let error = io::stderr();
+    let layer = layer.with_ansi(terminal::color(&error));
+    let terminal = error.is_terminal();
+    let layer = match &format {
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LogFormat::Text => layer.event_format(TextFormat { terminal }).boxed(),
+        LogFormat::Plain(prefix) => {
+            let prefix = prefix.clone();
+            layer.event_format(PlainFormat { prefix, terminal }).boxed()
+        }
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
     // Records of the crate `log` are not collected, because they contain build paths. This call
@@ -74,6 +96,6 @@ pub fn start(level: LevelFilter, json: bool) -> LogHandle {
     LogHandle {
         level: level_handle,
         stderr,
-        json,
+        format,
     }
 }

@@ -135,7 +135,7 @@ pub struct LockArgs {
     pub(crate) report_exit_code: bool,
     /// Do not report a wait, a conflict or a skip
     ///
-    /// Print no line if others hold the lock, or if --once-per skips CMD; only the exit code reports it.
+    /// Print no line if others hold the lock, or if --once-per skips CMD; only the exit code reports it. With --once-per, a --wait that ends without a success is still reported.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Command to run; without it, hold until standard input closes

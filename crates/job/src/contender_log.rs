@@ -42,7 +42,7 @@ impl LockSurfaces for ContenderLog {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
         let announced = self.reported.announced.load(Ordering::Relaxed);
-        if announced && self.messages.at_terminal() {
+        if announced && self.messages.is_plain() {
             self.messages.acquired(token, slot, waited);
         } else if announced {
             info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", shown(Duration::from_millis(waited_ms)));
@@ -140,7 +140,7 @@ impl LockSurfaces for ContenderLog {
                         other => other,
                     };
                     let what = format!("MongoDB {what} failed (attempt {failures}){retry}");
-                    if self.messages.at_terminal() && enabled!(Level::WARN) {
+                    if self.messages.is_plain() && enabled!(Level::WARN) {
                         self.messages.print(&format!("{what}: {failure}"));
                         return;
                     }
@@ -153,7 +153,7 @@ impl LockSurfaces for ContenderLog {
             None if health.is_unchanged_by(answered) => {}
             None => {
                 if let Some((lasted, failures)) = errors.over(now) {
-                    if self.messages.at_terminal() && enabled!(Level::INFO) {
+                    if self.messages.is_plain() && enabled!(Level::INFO) {
                         let lasted = shown(lasted);
                         self.messages
                             .print(&format!("MongoDB answers again after {lasted}"));

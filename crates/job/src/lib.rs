@@ -24,7 +24,7 @@ use tracing::warn;
 pub use self::arguments::LockArgs;
 use self::held::Work;
 use self::inherited::{Held, Inherited};
-use self::messages::JobMessages;
+use self::messages::{JobMessages, NewestError};
 use self::observation_cache::ObservationCache;
 use self::standard_input::StandardInput;
 use self::waiting::{LockAttempt, WaitLimits, Waited};
@@ -36,10 +36,11 @@ use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
+use leasehold_host::log::{self, LogFormat};
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Relays, Stops};
-use leasehold_host::{CommandError, exit, log};
+use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
@@ -51,19 +52,20 @@ fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {
 /// Acquires the lock, runs the work under it, and releases it.
 pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
     let (name, reports) = (args.name.clone(), args.report_exit_code);
-    let ended = acquire_and_work(args);
+    let newest = NewestError::default();
+    let ended = acquire_and_work(args, &newest);
     if reports {
-        let code = match &ended {
-            Ok(exit) => exit.code(),
-            Err(error) => error.exit,
+        let (code, why) = match &ended {
+            Ok(exit) => (exit.code(), newest.text()),
+            Err(error) => (error.exit, error.to_string()),
         };
         // The parent may have closed the pipe.
-        piped::print_line(&piped::exit_line(&name, code));
+        piped::print_line(&piped::exit_line(&name, code, &why));
     }
     ended.map(Exit::take)
 }
 
-fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
+fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, CommandError> {
     if args.command.is_empty() {
         let lock = &args.name;
         standard_input::check().map_err(|why| {
@@ -79,7 +81,7 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
-        let messages = JobMessages::new(args.name.clone(), false, args.quiet, stderr);
+        let messages = JobMessages::new(&args.name, LogFormat::Text, args.quiet, stderr, newest);
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     let config = loaded.lock_config().map_err(|error| {
@@ -102,14 +104,17 @@ fn acquire_and_work(args: LockArgs) -> Result<Exit, CommandError> {
     };
     let ignored = args.configuration.sources.ignored_variables();
     let trace = trace::from_environment()?;
-    let json = config.log.format.json.unwrap_or(false);
-    let log = log::start(config.log.level, json);
+    let format = match config.log.format.json {
+        Some(json) => LogFormat::of(json),
+        None => LogFormat::Plain(messages::prefix(&args.name)),
+    };
+    let log = log::start(config.log.level, format);
     for ignored in ignored {
         let meant = ignored.meant.map(Key::variable);
         warn!(lock = %args.name, variable = ignored.name, meant, "{ignored}");
     }
     hide_from_the_user();
-    let messages = JobMessages::new(args.name.clone(), log.json, args.quiet, log.stderr);
+    let messages = JobMessages::new(&args.name, log.format, args.quiet, log.stderr, newest);
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(run_under_outer_lock(&args, held, &messages).into());

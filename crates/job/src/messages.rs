@@ -1,6 +1,6 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{error, info};
@@ -8,7 +8,7 @@ use tracing::{error, info};
 use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::duration::shown;
-use leasehold_host::log::Stderr;
+use leasehold_host::log::{LogFormat, Stderr};
 use leasehold_host::terminal::folded;
 
 /// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
@@ -16,24 +16,58 @@ use leasehold_host::terminal::folded;
 #[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
-    pub(super) json: bool,
+    format: LogFormat,
     pub(super) quiet: bool,
     stderr: Arc<Stderr>,
+    newest: NewestError,
+}
+
+/// The newest message about a failure, for the parent's exception.
+#[derive(Clone, Default)]
+pub(super) struct NewestError(Arc<Mutex<String>>);
+
+impl NewestError {
+    fn set(&self, what: &str) {
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        what.clone_into(&mut newest);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.clone()
+    }
 }
 
 impl JobMessages {
     /// `quiet` suppresses messages that others hold the lock or have done the work.
-    pub(super) fn new(lock: ResourceName, json: bool, quiet: bool, stderr: Arc<Stderr>) -> Self {
+    pub(super) fn new(
+        lock: &ResourceName,
+        format: LogFormat,
+        quiet: bool,
+        stderr: Arc<Stderr>,
+        newest: &NewestError,
+    ) -> Self {
         Self {
-            lock,
-            json,
+            lock: lock.clone(),
+            format,
             quiet,
             stderr,
+            newest: newest.clone(),
         }
     }
 
+    /// True if log lines look like messages. Then a message replaces a longer log line.
+    pub(super) const fn is_plain(&self) -> bool {
+        matches!(self.format, LogFormat::Plain(_))
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.format == LogFormat::Json
+    }
+
     pub(super) fn say(&self, what: &str) {
-        if self.json {
+        self.newest.set(what);
+        if self.is_json() {
             error!(lock = %self.lock, "{what}");
         } else {
             self.print(what);
@@ -42,7 +76,8 @@ impl JobMessages {
 
     /// Reports that others hold the lock or did the work: normal if several hosts start one job.
     pub(super) fn left_to_others(&self, what: &str) {
-        match (self.quiet, self.json) {
+        self.newest.set(what);
+        match (self.quiet, self.is_json()) {
             (true, _) => {}
             (false, true) => info!(lock = %self.lock, "{what}"),
             (false, false) => self.print(what),
@@ -68,7 +103,7 @@ impl JobMessages {
     }
 
     pub(super) fn print(&self, what: &str) {
-        let mut message = format!("leasehold: lock {}: {what}", self.lock);
+        let mut message = format!("{}: {what}", prefix(&self.lock));
         if io::stderr().is_terminal() {
             message = folded(&message);
         }
@@ -76,10 +111,10 @@ impl JobMessages {
         // If standard error cannot be written, the exit code alone reports the result.
         self.stderr.write_line(message.as_bytes());
     }
+}
 
-    pub(super) fn at_terminal(&self) -> bool {
-        !self.json && io::stderr().is_terminal()
-    }
+pub(super) fn prefix(lock: &ResourceName) -> String {
+    format!("leasehold: lock {lock}")
 }
 
 fn place(token: i64, slot: Option<u32>) -> String {

@@ -25,6 +25,8 @@ const LOST: &str = "lost; another process may hold it now: stop the work under t
 const RENEWED_AGAIN: &str = "held; MongoDB answers again";
 /// Maximum wait until standard output accepts a line. A pipe buffers thousands of lines.
 const READ_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum length of a reported error, because the client packages read lines of at most 4 KiB.
+const ERROR_BYTES_MAX: usize = 1500;
 const UNREAD_POLL: Duration = Duration::from_millis(20);
 
 enum Over {
@@ -217,7 +219,10 @@ pub(super) fn print_line(line: &str) -> bool {
     }
 }
 
-pub(super) fn exit_line(lock: &ResourceName, code: u8) -> String {
-    let line = serde_json::json!({ "lock": lock.as_str(), "exit_code": code });
+pub(super) fn exit_line(lock: &ResourceName, code: u8, why: &str) -> String {
+    let mut line = serde_json::json!({ "lock": lock.as_str(), "exit_code": code });
+    if !why.is_empty() {
+        line["error"] = why[..why.floor_char_boundary(ERROR_BYTES_MAX)].into();
+    }
     format!("{line}\n")
 }

@@ -1,9 +1,9 @@
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{Level, enabled, info};
 
 use super::Job;
 use super::contender_log::{ContenderLog, WaitReports};
@@ -189,7 +189,12 @@ impl<'a> LockAttempt<'a> {
         locker.withdraw(LEAVE_MAX).await;
         let wait = shown(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
-        messages.left_to_others(&format!("not acquired within {wait}: {whom}"));
+        let refused = format!("not acquired within {wait}: {whom}");
+        // A whole wait without a success is a failure, for example a job that hangs.
+        match self.job.args.once_per().is_some() && self.limits.wait != Some(Duration::ZERO) {
+            true => messages.say(&refused),
+            false => messages.left_to_others(&refused),
+        }
         Waited::NotAcquired
     }
 
@@ -253,14 +258,16 @@ impl<'a> LockAttempt<'a> {
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
         let Some(whom) = whom else { return };
         self.reported.announced.store(true, Ordering::Relaxed);
-        if messages.at_terminal() {
-            messages.print(&format!("waiting: {whom}"));
-        } else if reported.is_empty() {
-            let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
-            match messages.json {
-                true => info!(%lock, %identity, whom, "waiting for the lock"),
-                false => info!(%lock, %identity, "waiting for the lock: {whom}"),
+        let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
+        let first = reported.is_empty();
+        if messages.is_plain() {
+            if enabled!(Level::INFO) && (first || io::stderr().is_terminal()) {
+                messages.print(&format!("waiting: {whom}"));
             }
+        } else if first && messages.is_json() {
+            info!(%lock, %identity, whom, "waiting for the lock");
+        } else if first {
+            info!(%lock, %identity, "waiting for the lock: {whom}");
         }
         *reported = whom;
     }

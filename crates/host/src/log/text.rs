@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::duration::shown;
+use crate::terminal::folded;
 use leasehold_clock as clock;
 
 pub(super) struct TextFormat {
@@ -51,6 +52,35 @@ where
         let Parts { message, why, .. } = parts;
         let (time, level, rest) = (paint(DIM, time), paint(code, name), paint(DIM, &rest));
         writeln!(line, "{time} {level} {message}{why}{rest}")
+    }
+}
+
+pub(super) struct PlainFormat {
+    /// Names the command and the lock, so that lines omit the field `lock`.
+    pub(super) prefix: String,
+    pub(super) terminal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for PlainFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        parts.fields.retain(|(name, _)| name != "lock");
+        let (message, why, rest) = (&parts.message, &parts.why, parts.rest());
+        let text = format!("{}: {message}{why}{rest}", self.prefix);
+        match self.terminal {
+            true => writeln!(line, "{}", folded(&text)),
+            false => writeln!(line, "{text}"),
+        }
     }
 }
 
@@ -138,8 +168,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use tracing::subscriber::with_default;
+    use tracing_subscriber::Registry;
+    use tracing_subscriber::fmt::{format::DefaultFields, layer};
     use tracing_subscriber::layer::SubscriberExt;
-    use tracing_subscriber::{Registry, fmt::layer};
 
     use super::*;
 
@@ -157,17 +188,24 @@ mod tests {
         }
     }
 
-    /// Returns the time and the rest of the line that `log` writes.
-    fn line(terminal: bool, color: bool, log: impl FnOnce()) -> (String, String) {
+    fn written<F>(format: F, color: bool, log: impl FnOnce()) -> String
+    where
+        F: FormatEvent<Registry, DefaultFields> + Send + Sync + 'static,
+    {
         let written = Written::default();
         let writer = written.clone();
         let text = layer()
             .with_writer(move || writer.clone())
             .with_ansi(color)
-            .event_format(TextFormat { terminal });
+            .event_format(format);
         with_default(Registry::default().with(text), log);
         let bytes = written.0.lock().expect("unpoisoned").clone();
-        let line = String::from_utf8(bytes).expect("UTF-8");
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    /// Returns the time and the rest of the line that `log` writes.
+    fn line(terminal: bool, color: bool, log: impl FnOnce()) -> (String, String) {
+        let line = written(TextFormat { terminal }, color, log);
         let (time, rest) = line.split_once(' ').expect("a time");
         (time.to_owned(), rest.to_owned())
     }
@@ -204,6 +242,22 @@ mod tests {
             rest,
             "WARN  MongoDB read failed (attempt 1), retrying in 12s lease=read outcome=unknown token=12\n"
         );
+    }
+
+    #[test]
+    fn a_plain_line_names_its_lock_once() {
+        let format = |terminal| PlainFormat {
+            prefix: "leasehold: lock backup".to_owned(),
+            terminal,
+        };
+        let log = || {
+            tracing::warn!(lock = %"backup", reason = "deadline", why = "no primary is known to this process", "lost the lock");
+        };
+        let line = "leasehold: lock backup: lost the lock: no primary is known to this process";
+        let plain = written(format(false), false, log);
+        assert_eq!(plain, format!("{line} reason=deadline\n"));
+        let folded = written(format(true), false, log);
+        assert_eq!(folded, format!("{line}\n  reason=deadline\n"));
     }
 
     #[test]
