@@ -50,4 +50,5 @@ def main():
         time.sleep(1)
 
 
-main()
+if __name__ == "__main__":
+    main()

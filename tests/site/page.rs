@@ -8,6 +8,9 @@ const SHELLS: [&str; 3] = ["console", "sh", "bash"];
 /// Begins the line before a block that no test runs. The reason follows, up to a full stop.
 const NOT_RUN: &str = "*Not run by the tests:";
 
+/// Begins the line of a page whose blocks no test runs.
+const PAGE_NOT_RUN: &str = "*The tests do not run the commands of this page:";
+
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) language: String,
@@ -26,8 +29,9 @@ impl Block {
 
     /// True if the page states that no test runs the block, and why.
     pub(crate) fn is_marked_not_run(&self) -> bool {
-        let reason = self.before.strip_prefix(NOT_RUN);
-        reason.is_some_and(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
+        let marks = [NOT_RUN, PAGE_NOT_RUN].into_iter();
+        let mut reasons = marks.filter_map(|mark| self.before.strip_prefix(mark));
+        reasons.any(|reason| reason.trim().len() > ".*".len() && reason.ends_with(".*"))
     }
 
     /// Returns the name of the file that the block contains, from a comment in the first line or
@@ -76,6 +80,7 @@ pub(crate) fn pages() -> Vec<String> {
 
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
+    let of_page = text.lines().find(|line| line.starts_with(PAGE_NOT_RUN));
     let mut before = "";
     let mut lines = text.lines().zip(1..);
     while let Some((line, number)) = lines.next() {
@@ -88,7 +93,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
                 is_on_a_terminal: terminal == "terminal",
                 text: inside.concat(),
                 line: number,
-                before: before.to_owned(),
+                before: of_page.unwrap_or(before).to_owned(),
             });
             before = "";
         } else if !line.trim().is_empty() {
@@ -178,6 +183,10 @@ fn blocks_have_their_language_their_mark_and_their_file() {
     assert!(terminal[0].is_shell() && terminal[0].is_on_a_terminal && !found[0].is_on_a_terminal);
     let unexplained = blocks("*Not run by the tests:.*\n\n```sh\n```\n");
     assert!(!unexplained[0].is_marked_not_run());
+    let page = blocks(&format!(
+        "{PAGE_NOT_RUN} a.*\n\n```sh\n```\nb\n```sh\n```\n"
+    ));
+    assert!(page.iter().all(Block::is_marked_not_run));
 }
 
 #[test]
