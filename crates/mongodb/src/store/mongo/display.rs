@@ -30,9 +30,9 @@ pub struct PastHolder {
 /// How the command of a lock's holder ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandResult {
-    /// With this exit code.
+    /// The exit code of `leasehold lock`, normally the exit code of the command.
     ExitCode(u8),
-    /// By this signal.
+    /// The signal that ended the command.
     Signal(i32),
 }
 
