@@ -478,6 +478,7 @@ mod tests {
                 acquired_at: WallMillis(1_000),
                 ended_at: WallMillis(74_000),
                 reason: Some(reason.to_owned()),
+                result: None,
             };
             assert_eq!(held_for(&ended), shown, "{reason}");
             assert_eq!(
