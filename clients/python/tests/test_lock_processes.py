@@ -84,7 +84,7 @@ class Blocks(unittest.TestCase):
         for thread in threads:
             thread.start()
             thread.join()
-        # The lock object cannot know which of the two locks this exit is for.
+        # The lock object cannot know which of the two locks this exit should release.
         self.assertRaises(RuntimeError, lock.__exit__, None, None, None)
         for held in (*one, *other):
             held.check()
