@@ -275,12 +275,11 @@ async fn another_replica_set_is_named_with_the_remedy() {
     let mut events = server.events().await;
     std::fs::write(&file, second.uri()).unwrap();
     stage.set().kill(0);
-    let remedy = "; to use this deployment, restart leasehold web";
+    let remedy = "another replica set answers: restart leasehold web (id ";
     events
         .until("the remedy", |_, event| {
             let why = event["store"]["why"].as_str().unwrap_or_default();
-            why.starts_with("MongoDB URI refused: another replica set answers (id ")
-                && why.ends_with(remedy)
+            why.starts_with(&format!("MongoDB URI refused: {remedy}"))
         })
         .await;
     server.get("/readyz").await.expect(200, remedy);

@@ -221,8 +221,9 @@ impl Home {
             None => "this candidate belongs to",
             Some(_) => "this process began with",
         };
-        let remedy = match (self.restart, &self.known) {
-            (Some(command), _) => format!("to use this deployment, restart {command}"),
+        let restart = self.restart.map(|command| format!("restart {command}"));
+        let remedy = match (&restart, &self.known) {
+            (Some(restart), _) => format!("to use this deployment, {restart}"),
             (None, known) => {
                 let (all, removal) = match known {
                     Some(known) => (
@@ -237,15 +238,15 @@ impl Home {
         let (leads, began) = (shown(found), shown(home));
         let why =
             format!("the connection string leads to {leads}, but {belongs} {began}: {remedy}");
-        let public = match ids {
-            Some((home, found)) => {
-                format!("another replica set answers (id {found} instead of {home})")
-            }
-            None => "another deployment answers".to_owned(),
+        let (what, ids) = match ids {
+            Some((home, found)) => ("replica set", format!(" (id {found} instead of {home})")),
+            None => ("deployment", String::new()),
         };
-        let restart = self.restart.map(|_| format!("; {remedy}"));
+        // The remedy comes before the ids, because a narrow table cuts the line.
+        let restart = restart.map(|restart| format!(": {restart}"));
+        let public = format!("another {what} answers{}{ids}", restart.unwrap_or_default());
         Failure {
-            public: public + &restart.unwrap_or_default(),
+            public,
             ..Failure::lasting(URI_REFUSED, why)
         }
     }
@@ -398,8 +399,7 @@ mod tests {
         );
         assert_eq!(
             why.summary(),
-            "MongoDB URI refused: another replica set answers (id 6b09 instead of 6b08); to use this deployment, \
-             restart leasehold web"
+            "MongoDB URI refused: another replica set answers: restart leasehold web (id 6b09 instead of 6b08)"
         );
     }
 

@@ -37,7 +37,10 @@ impl Feed {
         match event {
             ViewEvent::Failed(failure) | ViewEvent::Polling(failure) => {
                 self.polls |= matches!(event, ViewEvent::Polling(_));
-                self.trouble = Some(failure.to_string());
+                self.trouble = Some(match failure.public.as_str() {
+                    "" => failure.to_string(),
+                    public => public.to_owned(),
+                });
             }
             ViewEvent::Streaming => (self.polls, self.trouble) = (false, None),
             ViewEvent::Listed { .. } | ViewEvent::Changed { .. } | ViewEvent::Removed { .. } => {
