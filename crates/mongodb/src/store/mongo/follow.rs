@@ -94,6 +94,8 @@ pub(super) fn await_max(timings: Timings) -> Duration {
 
 enum StreamEnd {
     Broken,
+    /// Another deployment answers.
+    Elsewhere,
     Refused,
     /// The deployment has no change streams.
     Lacking,
@@ -131,6 +133,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
             }
         };
         drop(stream);
+        let is_elsewhere = matches!(end, StreamEnd::Elsewhere);
         let pause = match end {
             StreamEnd::Superseded => continue,
             StreamEnd::Silent => {
@@ -139,7 +142,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
                 failed(&handler, Failure::new(kind, detail)).await;
                 continue;
             }
-            StreamEnd::Broken => timings.retry_interval(),
+            StreamEnd::Broken | StreamEnd::Elsewhere => timings.retry_interval(),
             StreamEnd::Refused if refusals < REFUSALS_MAX => {
                 refusals += 1;
                 timings.retry_interval()
@@ -150,8 +153,9 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = reopen.notified() => {}
-            // A new client has logged in, perhaps with different rights.
-            Ok(()) = clients.changed() => {}
+            // A new client has logged in, perhaps with different rights. While another deployment
+            // answers, each retry of a call creates a client.
+            Ok(()) = clients.changed(), if !is_elsewhere => {}
         }
     }
 }
@@ -165,6 +169,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
             // it.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
+                return StreamEnd::Elsewhere;
             }
             return StreamEnd::Broken;
         }
