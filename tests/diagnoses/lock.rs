@@ -78,6 +78,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(78)
             .says("99"),
         Situation::run("lease named like a lock", &uri, "held")
+            .exits(78)
             .says("held is a lock; choose another lease name")
             .says("leaving the document untouched"),
     ]

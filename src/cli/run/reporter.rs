@@ -456,7 +456,7 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
 /// Logs that the stored document is not a lease of this version.
 pub(super) fn foreign(lease: &ResourceName, why: &str) {
     let why = foreign_document(why, "lease");
-    error!(%lease, why, "cannot lead, leaving the document untouched, retrying");
+    error!(%lease, why, "cannot lead, leaving the document untouched");
 }
 
 /// Logs that another process has locked the claim file of the status directory.
