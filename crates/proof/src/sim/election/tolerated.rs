@@ -64,8 +64,8 @@ impl World {
         });
     }
 
-    /// Returns the time until which the checks tolerate a claim or document whose author had this
-    /// knowledge. The author may mislead other processes, so the checks tolerate those processes
+    /// Tolerates a claim or document whose author had this knowledge, until the returned time. The
+    /// author may mislead other processes, so the checks tolerate those processes
     /// too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
