@@ -133,7 +133,7 @@ function renderDetails() {
     // For a holder that stopped earlier, this is an upper bound.
     [(past.ended_earlier ? "< " : "") + duration(Date.parse(past.ended_at) - Date.parse(past.acquired_at)), "number"],
     [dated(past.ended_at, now)],
-    [past.reason ? past.reason + result(past) : "–"],
+    [past.reason ? endReason(past) + result(past) : "–"],
   ]));
   fill("successes", (doc.successes || []).map((success) => [[success.key], [dated(success.at, now)]]));
   fill("operators", [...(doc.actions || [])].reverse().map((action) => [

@@ -237,10 +237,13 @@ function calmNotes(doc, now) {
     const ago = -rest(ended, now);
     parts.push(`last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`);
   } else if (last) {
-    parts.push(`before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${last.reason || "no reason known"})`);
+    parts.push(`before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${endReason(last) || "no reason known"})`);
   }
   return parts.join("; ");
 }
+
+// For a takeover, the document contains the new holder's reason.
+const endReason = (past) => (past.reason === "took_over" ? "expired" : past.reason);
 
 // Reasons of planned ends. The timeline marks all other reasons.
 const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
@@ -287,7 +290,7 @@ function partText(part, now) {
   if (part.isUnknown) return `${part.identity}: no renewal known since ${dated(new Date(part.from).toISOString(), now)}`;
   const token = part.token == null ? "" : ` (token ${part.token})`;
   const span = part.isNow ? `since ${utc(part.from)}` : `${utc(part.from)} to ${utc(part.to)}`;
-  const ended = part.reason ? `, ended: ${part.reason}` : "";
+  const ended = part.reason ? `, ended: ${endReason(part)}` : "";
   return `${part.identity || "unknown"}${token}: ${span}, ${part.ended_earlier ? "< " : ""}${duration(part.to - part.from)}${ended}`;
 }
 
