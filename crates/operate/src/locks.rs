@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 
 use self::calls::Calls;
 use crate::operators::arguments::{ConnectionArgs, LockName, OBSERVE_MAX};
-use crate::operators::{configured, given, list_locks, run_on};
+use crate::operators::{configured, list_locks, run_on};
 use leasehold_cli::keys::LocksKeys;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::values::{Output, between};
@@ -144,7 +144,7 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
             return list_locks(&config, args.output.json(), timeout, observe).await;
         };
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
-        let calls = Calls::new(&locks, &config, timeout, given(&connection));
+        let calls = Calls::new(&locks, &config, timeout);
         let done = async {
             match command {
                 LocksCommand::Break(args) => {

@@ -15,6 +15,7 @@ pub(crate) mod roll_call;
 mod web;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -46,6 +47,10 @@ use leasehold_cli::{answer, run_to_end, say};
 
 /// After this time without an answer, a command prints the servers that it tries.
 const CONNECTING_AFTER: Duration = Duration::from_secs(1);
+
+/// The flags of this process's connection. A hint names them, because a command without them would
+/// use another collection. Empty if the process serves others.
+static GIVEN: OnceLock<String> = OnceLock::new();
 
 #[derive(Debug)]
 struct RequestArgs {
@@ -95,7 +100,7 @@ pub(crate) enum OperatorError {
         /// Suggests a similar lease or lock, or the commands that list them.
         hint: String,
     },
-    #[error("{name} is a {kind}, not a {expected}: leasehold describe {name} shows it")]
+    #[error("{name} is a {kind}, not a {expected}: {} shows it", describing(.name))]
     OtherKind {
         name: ResourceName,
         kind: &'static str,
@@ -115,7 +120,7 @@ impl OperatorError {
         Self::Unknown {
             document: format!("lease {name}"),
             failure: Box::new(failure),
-            command: format!("leasehold describe {name}"),
+            command: describing(name),
         }
     }
 }
@@ -143,10 +148,7 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let timeout = connection.timeout();
     let serves = matches!(command, OperatorCommand::Web(_));
     configured(&connection, serves, async |config| {
-        let session = Session {
-            given: given(&connection),
-            ..Session::new(&config, json, timeout)
-        };
+        let session = Session::new(&config, json, timeout);
         let done = execute(&session, command);
         run_on(&session.collection, &config.mongodb.uri, serves, done).await
     })
@@ -209,6 +211,9 @@ pub(crate) fn configured<S: Selection>(
     serves: bool,
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
+    if !serves {
+        GIVEN.get_or_init(|| given(connection));
+    }
     let sources = &connection.configuration.sources;
     let config = sources.load().lock_config()?;
     let json = config.log.format.json;
@@ -252,8 +257,6 @@ struct Session {
     json: bool,
     timeout: Duration,
     deadline: BootTime,
-    /// The flags of the connection, for commands in hints.
-    given: String,
 }
 
 impl Session {
@@ -263,15 +266,11 @@ impl Session {
             json,
             timeout,
             deadline: clock::boot_now() + timeout,
-            given: String::new(),
         }
     }
 
     fn place(&self) -> String {
-        let info = self.collection.info().unwrap_or_default();
-        let set = info.set.map(|set| format!(" ({set})"));
-        let (database, collection) = (info.database, info.collection);
-        format!("{database}.{collection}{}", set.unwrap_or_default())
+        place(&self.collection)
     }
 
     /// Opens a live view, and waits for its first listing. Fails immediately if MongoDB refuses the
@@ -343,19 +342,14 @@ impl Session {
     /// Returns the error for an unknown lease name.
     async fn missing(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
-        let hint = self
-            .hint(
-                &name,
-                &format!("to list the leases: leasehold leases{}", self.given),
-            )
-            .await;
+        let list = format!("to list the leases: {}", hinted("leases"));
+        let hint = self.hint(&name, &list).await;
         OperatorError::Missing { name, hint }
     }
 
     async fn missing_document(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
-        let given = &self.given;
-        let list = format!("to list them: leasehold leases{given}, leasehold locks{given}");
+        let list = format!("to list them: {}, {}", hinted("leases"), hinted("locks"));
         let hint = self.hint(&name, &list).await;
         OperatorError::MissingDocument { name, hint }
     }
@@ -365,6 +359,14 @@ impl Session {
         let near = did_you_mean(name, &listed);
         near.unwrap_or_else(|| format!(" in {}; {remedy}", self.place()))
     }
+}
+
+/// Names a collection and its replica set.
+pub(crate) fn place(collection: &MongoCollection) -> String {
+    let info = collection.info().unwrap_or_default();
+    let set = info.set.map(|set| format!(" ({set})"));
+    let (database, collection) = (info.database, info.collection);
+    format!("{database}.{collection}{}", set.unwrap_or_default())
 }
 
 /// Returns "; did you mean NAME?" if a document has a similar name, or if the name of only one
@@ -377,8 +379,18 @@ pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> O
     Some(format!("; did you mean {near}?"))
 }
 
-/// Returns the flags of a connection, without its secrets, to append to a command in a hint.
-pub(crate) fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
+/// Returns a command to name in a hint, with the flags of this process's connection.
+pub(crate) fn hinted(command: &str) -> String {
+    let given = GIVEN.get().map_or("", String::as_str);
+    format!("leasehold {command}{given}")
+}
+
+fn describing(name: &ResourceName) -> String {
+    hinted(&format!("describe {name}"))
+}
+
+/// Returns the flags of a connection, without its secrets.
+fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
     let sources = &connection.configuration.sources;
     let files = sources.files.iter();
     let files = files.map(|file| format!(" --config {}", quoted(&file.display().to_string())));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::calls::{LockCalls, Reread, WriteResult, version};
-use crate::operators::did_you_mean;
 use crate::operators::render::short;
+use crate::operators::{did_you_mean, hinted, place};
 use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim};
@@ -30,11 +30,14 @@ pub(super) async fn run(
         None => {
             let listed = lock.calls.list().await.unwrap_or_default();
             let near = did_you_mean(&lock.name, &listed);
-            let given = &lock.calls.given;
-            let list = || format!("; to list the locks: leasehold locks{given}");
-            let hint = near.unwrap_or_else(list);
-            say(&format!("no lock is named {}{hint}", lock.name));
-            Ok(exit::NEGATIVE)
+            let place = place(lock.calls.locks);
+            let list = || format!(" in {place}; to list the locks: {}", hinted("locks"));
+            let message = format!(
+                "no lock is named {}{}",
+                lock.name,
+                near.unwrap_or_else(list)
+            );
+            Err(CommandError::new(exit::NEGATIVE, message))
         }
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::operators::OperatorError;
+use crate::operators::{OperatorError, hinted};
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
 use leasehold_core::election::{BootTime, ResourceName};
@@ -16,14 +16,12 @@ use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollectio
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 
 pub(super) struct Calls<'a> {
-    locks: &'a MongoCollection,
+    pub(super) locks: &'a MongoCollection,
     /// Maximum time of one attempt: `operation_timeout` for the server selection, plus
     /// `operation_timeout` for the answer.
     attempt_max: Duration,
     retry_interval: Duration,
     timeout: Duration,
-    /// The flags of the connection, for commands in hints.
-    pub(super) given: String,
 }
 
 pub(super) struct LockCalls<'a> {
@@ -51,18 +49,12 @@ pub(super) enum Reread {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(
-        locks: &'a MongoCollection,
-        config: &LockConfig,
-        timeout: Duration,
-        given: String,
-    ) -> Self {
+    pub(super) fn new(locks: &'a MongoCollection, config: &LockConfig, timeout: Duration) -> Self {
         Self {
             locks,
             attempt_max: 2 * config.timings.operation_timeout(),
             retry_interval: config.timings.retry_interval(),
             timeout,
-            given,
         }
     }
 
@@ -254,7 +246,7 @@ impl LockCalls<'_> {
                     return Err(OperatorError::Unknown {
                         document: format!("lock {}", self.name),
                         failure: Box::new(unknown),
-                        command: "leasehold locks".to_owned(),
+                        command: hinted("locks"),
                     });
                 }
                 Err(error) => return Err(error),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::calls::{Calls, LockCalls, Reread, WriteResult, version};
-use crate::operators::OperatorError;
 use crate::operators::render::short;
+use crate::operators::{OperatorError, hinted};
 use leasehold_cli::{answer, say};
 use leasehold_core::election::ResourceName;
 use leasehold_core::lock::{Ending, Entry, LockDocument, LockOperation};
@@ -155,8 +155,9 @@ fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
         let why = match silence(holder, lock) {
             None => held,
             Some(silence) => format!(
-                "{held}, whose last write was {} ago; to remove it: leasehold locks break {name}",
-                short(silence)
+                "{held}, whose last write was {} ago; to remove it: {}",
+                short(silence),
+                hinted(&format!("locks break {name}"))
             ),
         };
         return Some(Kept::because("held", why));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::hinted;
 use super::observed::{Evidence, Liveness, Observed, ObservedDocument, lock_of, wall};
 use super::render::{
     ended_object, entry_object, or_dash, result, short, since, store_object, table,
@@ -329,7 +330,7 @@ impl<'a> ObservedLock<'a> {
                     // `locks break` keeps a holder until its minimum hold has ended.
                     let or_break = match &keeps {
                         Some(_) => String::new(),
-                        None => format!("; to remove it: leasehold locks break {}", self.name),
+                        None => format!("; to remove it: {}", self.breaking()),
                     };
                     and_kept(format!(
                         "{}; {}; the next contender removes it{watched}{or_break}",
@@ -348,6 +349,10 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
+    fn breaking(&self) -> String {
+        hinted(&format!("locks break {}", self.name))
+    }
+
     /// Describes the holder or waiter ahead of a waiter.
     fn awaits(&self, index: usize) -> String {
         let lock = &self.record.lock;
@@ -358,8 +363,8 @@ impl<'a> ObservedLock<'a> {
         else {
             return match lock.holders.as_slice() {
                 [] => format!(
-                    "not granted: the document was edited by hand; to fix: leasehold locks break {}",
-                    self.name
+                    "not granted: the document was edited by hand; to fix: {}",
+                    self.breaking()
                 ),
                 _ if lock.slots > 0 => format!("all {} slots are taken", lock.slots),
                 [one] => format!("behind {}", named(one)),

@@ -15,7 +15,9 @@ use self::progress::{Progress, RequestDecision, decide, is_holder, words};
 use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
 use super::roll_call::{self, ANSWER_MAX, names};
-use super::{CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, say, system};
+use super::{
+    CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, hinted, say, system,
+};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
 use leasehold_host::CommandError;
@@ -62,22 +64,24 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, Co
 /// Describes the state of a request when this command stops waiting, and how to withdraw the
 /// request.
 fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
+    let hinted = |command: &str| hinted(&format!("{command} {name}"));
+    let (describe, cancel) = (hinted("describe"), hinted("cancel"));
     match (stage, kind) {
         (Stage::Deciding, _) => "nothing written".to_owned(),
         (Stage::Writing, ActionKind::StepDown | ActionKind::Transfer { .. }) => format!(
-            "the request may have been recorded; leasehold describe {name} shows it, leasehold cancel {name} withdraws it"
+            "the request may have been recorded; {describe} shows it, {cancel} withdraws it"
         ),
         (Stage::Writing, _) => {
-            format!("it may have been written; leasehold describe {name} shows the lease")
+            format!("it may have been written; {describe} shows the lease")
         }
-        (_, ActionKind::Pause) => format!("paused; to undo: leasehold resume {name}"),
-        (_, ActionKind::Resume) => format!("resumed; to undo: leasehold pause {name}"),
+        (_, ActionKind::Pause) => format!("paused; to undo: {}", hinted("resume")),
+        (_, ActionKind::Resume) => format!("resumed; to undo: {}", hinted("pause")),
         (_, ActionKind::Cancel) => "request withdrawn".to_owned(),
-        (Stage::Recorded, _) => format!(
-            "the request stands, and the leader may still apply it; leasehold cancel {name} withdraws it"
-        ),
+        (Stage::Recorded, _) => {
+            format!("the request stands, and the leader may still apply it; {cancel} withdraws it")
+        }
         (Stage::SteppedDown, _) => format!(
-            "the leader has stepped down, so the request cannot be withdrawn; leasehold describe {name} shows the next one"
+            "the leader has stepped down, so the request cannot be withdrawn; {describe} shows the next one"
         ),
     }
 }
@@ -145,7 +149,7 @@ impl<'a> PendingRequest<'a> {
                 message += &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
             }
             if matches!(kind, ActionKind::StepDown | ActionKind::Transfer { .. }) {
-                message += &format!("; to withdraw it: leasehold cancel {name}");
+                message += &format!("; to withdraw it: {}", hinted(&format!("cancel {name}")));
             }
             let outcome = CommandOutcome::new(result, message);
             return Ok(outcome.with_evidence(silent.as_ref().map(|(_, evidence)| evidence), None));

@@ -8,7 +8,7 @@ use super::observed::Followed;
 use super::render::short;
 use super::repair::{done, watched, written};
 use super::roll_call::names;
-use super::{CommandOutcome, OperatorError, Session, say};
+use super::{CommandOutcome, OperatorError, Session, hinted, say};
 use leasehold_clock as clock;
 use leasehold_core::election::ResourceName;
 use leasehold_host::CommandError;
@@ -81,7 +81,8 @@ async fn retired(
 fn message(lease: &LeaseRecord) -> String {
     let token = lease.lease.token;
     format!(
-        "retired; its token {token} is kept, and the next leader gets a higher one. To list it: leasehold leases --all"
+        "retired; its token {token} is kept, and the next leader gets a higher one. To list it: {}",
+        hinted("leases --all")
     )
 }
 
@@ -92,11 +93,13 @@ fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome>
     }
     let why = match (lease.lease.paused, &lease.request) {
         (true, _) => format!(
-            "paused, and would stay paused while hidden; nothing written; to fix: leasehold resume {name} --no-wait"
+            "paused, and would stay paused while hidden; nothing written; to fix: {}",
+            hinted(&format!("resume {name} --no-wait"))
         ),
         (false, Some(_)) => {
             format!(
-                "a request is pending; nothing written; to withdraw it: leasehold cancel {name}"
+                "a request is pending; nothing written; to withdraw it: {}",
+                hinted(&format!("cancel {name}"))
             )
         }
         (false, None) => return None,
