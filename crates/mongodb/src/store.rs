@@ -66,7 +66,7 @@ pub struct Failure {
     /// A constant phrase that names the kind of failure.
     pub kind: &'static str,
     /// The user, host or file concerned, worded to follow the phrase ("for user x").
-    pub subject: String,
+    pub subject: Box<str>,
     /// The server's error code.
     pub code: Option<i32>,
     /// The server's name for the error.
@@ -75,7 +75,7 @@ pub struct Failure {
     pub detail: String,
     /// The cause and the remedy without names of servers or users; empty if [`Failure::kind`] says
     /// enough.
-    pub public: String,
+    pub public: Box<str>,
     /// The condition for a retry to succeed.
     pub retry: RetryPolicy,
 }
@@ -100,11 +100,11 @@ impl Failure {
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
         Self {
             kind,
-            subject: String::new(),
+            subject: Box::default(),
             code: None,
             name: None,
             detail: detail.into(),
-            public: String::new(),
+            public: Box::default(),
             retry: RetryPolicy::Retry,
         }
     }
@@ -122,7 +122,7 @@ impl Failure {
 
     /// Adds the user, host or file concerned.
     #[must_use]
-    pub fn of(mut self, subject: impl Into<String>) -> Self {
+    pub fn of(mut self, subject: impl Into<Box<str>>) -> Self {
         self.subject = subject.into();
         self
     }
@@ -137,7 +137,7 @@ impl Failure {
     /// Returns what failed, with the server's error name and code. Names no servers or users.
     pub fn summary(&self) -> String {
         let summary = self.kind.to_owned() + &self.server_error();
-        match self.public.as_str() {
+        match &*self.public {
             "" => summary,
             public => format!("{summary}: {public}"),
         }

@@ -246,7 +246,7 @@ impl Home {
         let restart = restart.map(|restart| format!(": {restart}"));
         let public = format!("another {what} answers{}{ids}", restart.unwrap_or_default());
         Failure {
-            public,
+            public: public.into(),
             ..Failure::lasting(URI_REFUSED, why)
         }
     }
