@@ -4,6 +4,7 @@
 
 pub(crate) mod arguments;
 mod describe;
+mod hints;
 mod leases;
 mod lock_view;
 pub(crate) mod observed;
@@ -15,7 +16,6 @@ pub(crate) mod roll_call;
 mod web;
 
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use leasehold_cli::keys::Selection;
 use leasehold_clock as clock;
-use leasehold_config::{LockConfig, UriSource, nearest};
+use leasehold_config::{LockConfig, UriSource};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit, log};
@@ -38,6 +38,8 @@ use leasehold_mongodb::uri::ConnectionUri;
 
 pub use self::arguments::OperatorCommand;
 use self::arguments::{ConnectionArgs, LeasesCommand};
+use self::hints::describing;
+pub(crate) use self::hints::{did_you_mean, hinted, place};
 use self::leases::Listing;
 use self::observed::{Evidence, Followed};
 use self::render::json_millis;
@@ -47,10 +49,6 @@ use leasehold_cli::{answer, run_to_end, say};
 
 /// After this time without an answer, a command prints the servers that it tries.
 const CONNECTING_AFTER: Duration = Duration::from_secs(1);
-
-/// The flags of this process's connection. A hint names them, because a command without them would
-/// use another collection. Empty if the process serves others.
-static GIVEN: OnceLock<String> = OnceLock::new();
 
 #[derive(Debug)]
 struct RequestArgs {
@@ -212,7 +210,7 @@ pub(crate) fn configured<S: Selection>(
     command: impl AsyncFnOnce(LockConfig) -> Result<Exit, CommandError>,
 ) -> Result<ExitCode, CommandError> {
     if !serves {
-        GIVEN.get_or_init(|| given(connection));
+        hints::give(connection);
     }
     let sources = &connection.configuration.sources;
     let config = sources.load().lock_config()?;
@@ -358,53 +356,6 @@ impl Session {
         let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
         let near = did_you_mean(name, &listed);
         near.unwrap_or_else(|| format!(" in {}; {remedy}", self.place()))
-    }
-}
-
-/// Names a collection and its replica set.
-pub(crate) fn place(collection: &MongoCollection) -> String {
-    let info = collection.info().unwrap_or_default();
-    let set = info.set.map(|set| format!(" ({set})"));
-    let (database, collection) = (info.database, info.collection);
-    format!("{database}.{collection}{}", set.unwrap_or_default())
-}
-
-/// Returns "; did you mean NAME?" if a document has a similar name, or if the name of only one
-/// document begins with `name`.
-pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
-    let names = || listed.iter().map(|entry| entry.name.as_str());
-    let mut longer = names().filter(|longer| longer.starts_with(name.as_str()));
-    let only = longer.next().filter(|_| longer.next().is_none());
-    let near = nearest(name.as_str(), names()).or(only)?;
-    Some(format!("; did you mean {near}?"))
-}
-
-/// Returns a command to name in a hint, with the flags of this process's connection.
-pub(crate) fn hinted(command: &str) -> String {
-    let given = GIVEN.get().map_or("", String::as_str);
-    format!("leasehold {command}{given}")
-}
-
-fn describing(name: &ResourceName) -> String {
-    hinted(&format!("describe {name}"))
-}
-
-/// Returns the flags of a connection, without its secrets.
-fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
-    let sources = &connection.configuration.sources;
-    let files = sources.files.iter();
-    let files = files.map(|file| format!(" --config {}", quoted(&file.display().to_string())));
-    let flags = sources.flags.iter().filter(|(key, _)| !key.secret);
-    let flags = flags.map(|(key, value)| format!(" --{} {}", key.flag(), quoted(value)));
-    files.chain(flags).collect()
-}
-
-/// Quotes text for a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-.,:@/%+=".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
