@@ -37,7 +37,7 @@ impl Feed {
         match event {
             ViewEvent::Failed(failure) | ViewEvent::Polling(failure) => {
                 self.polls |= matches!(event, ViewEvent::Polling(_));
-                self.trouble = Some(match failure.public.as_str() {
+                self.trouble = Some(match &*failure.public {
                     "" => failure.to_string(),
                     public => public.to_owned(),
                 });
