@@ -41,7 +41,6 @@ const SETUP: &str = "Setup";
 const CONNECTION: &str =
     "  export LEASEHOLD_MONGODB__URI='mongodb://…'  # or --mongodb-uri-file FILE";
 const EXAMPLES: &str = "Examples:\n";
-/// Commands that require a lease name.
 const OF_A_LEASE: [&str; 6] = ["step-down", "pause", "resume", "cancel", "repair", "retire"];
 
 pub(super) fn width() -> usize {

@@ -57,7 +57,7 @@ use leasehold_host::program::check_executable;
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
-/// Interval of the error that the document is not a lease.
+/// Interval between two logs of the error that the document is not a lease.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the daemon until it is stopped.

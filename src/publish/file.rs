@@ -184,7 +184,7 @@ impl<T: Clone + PartialEq> RecordFile<T> {
 /// Marks the time between writes. No write can begin in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
-/// Tracks the write in progress, because a write to a hanging disk never fails but does not return.
+/// Tracks the write in progress, because a write to a hanging disk neither returns nor fails.
 /// Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct WriteProgress {

@@ -43,7 +43,7 @@ the same lease may use the directory and the port.
 
 Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";
 
-/// Minimum of `--timeout`. Below this minimum, checks of healthy servers would fail.
+/// Minimum of `--timeout`; with less time, healthy servers would fail the checks.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
@@ -153,7 +153,6 @@ async fn examine(
     report.finish()
 }
 
-/// Checks that this pod may contend for the lease and publish on the pod.
 async fn pod_checks(config: Config, timeout: Duration) -> Vec<Check> {
     let placement = &config.kubernetes.placement;
     match placement.check("lease", &config.lease.name) {

@@ -87,17 +87,9 @@ pub(crate) enum OperatorError {
         command: String,
     },
     #[error("no lease is named {name}{hint}")]
-    Missing {
-        name: ResourceName,
-        /// Suggests a similar lease, or the command that lists the leases.
-        hint: String,
-    },
+    Missing { name: ResourceName, hint: String },
     #[error("no lease or lock is named {name}{hint}")]
-    MissingDocument {
-        name: ResourceName,
-        /// Suggests a similar lease or lock, or the commands that list them.
-        hint: String,
-    },
+    MissingDocument { name: ResourceName, hint: String },
     #[error("{name} is a {kind}, not a {expected}: {} shows it", describing(.name))]
     OtherKind {
         name: ResourceName,
@@ -203,7 +195,7 @@ pub(crate) async fn run_on<T>(
     done
 }
 
-/// Runs a command with its configuration. `serves` is true for a long-running command.
+/// Runs a command with its configuration; `serves` as in [`run_on`].
 pub(crate) fn configured<S: Selection>(
     connection: &ConnectionArgs<S>,
     serves: bool,
@@ -296,8 +288,7 @@ impl Session {
                 _ => {}
             }
         }
-        // If no server is reachable, no call has failed, because the driver is still retrying at
-        // the deadline.
+        // While no server is reachable, the driver retries, so no call has failed by the deadline.
         let failure = last.or_else(|| self.collection.trouble());
         let failure = failure.unwrap_or_else(|| Failure::no_answer(self.timeout));
         Err(OperatorError::Store { doing, failure })
@@ -337,7 +328,6 @@ impl Session {
         }
     }
 
-    /// Returns the error for an unknown lease name.
     async fn missing(&self, name: &ResourceName) -> OperatorError {
         let name = name.clone();
         let list = format!("to list the leases: {}", hinted("leases"));

@@ -22,8 +22,9 @@ use crate::exit;
 /// Maximum delay of a timer while the election is idle.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The election counts as idle after this time without a failure or change. By then, the driver has
-/// found a new primary, or a call that waits for the primary still prevents coarse timers.
+/// The election counts as idle after this time without a failure or change. After an election of
+/// the set, the driver has found the new primary by then; otherwise a call that waits for the
+/// primary prevents coarse timers.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
 /// A timer with a shorter period must be exact.

@@ -200,7 +200,7 @@ impl Reporter {
         };
         let token = transition.token.map(|token| token.get());
         let reason = transition.reason.map(Reason::as_str);
-        // On a terminal, the name says which role the duration belongs to.
+        // On a terminal, the field's name says which role the duration belongs to.
         let lasted = millis(transition.lasted);
         let lasted_ms = (!self.at_terminal).then_some(lasted);
         let led = transition.from == Role::Leader;
@@ -453,7 +453,6 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
     info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");
 }
 
-/// Logs that the stored document is not a lease of this version.
 pub(super) fn foreign(lease: &ResourceName, why: &str) {
     let why = foreign_document(why, "lease");
     error!(%lease, why, "cannot lead, leaving the document untouched");
@@ -475,7 +474,6 @@ pub(super) fn directory_locked(lease: &ResourceName, directory: &Path, by: &[Occ
     }
 }
 
-/// Logs the full status (SIGUSR2).
 pub(super) fn report(status: &Status, who: &Identification) {
     let document = StatusDocument::new(status, who, ClockPair::now());
     let holder = document.holder.as_ref();

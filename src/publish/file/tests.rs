@@ -102,7 +102,6 @@ impl Place {
     }
 }
 
-/// Returns a [`Place`] whose files show the first status.
 fn shown(first: Status) -> Place {
     let place = start(first);
     assert!(place.flush());

@@ -16,11 +16,10 @@ use leasehold_mongodb::store::mongo::probe::{
 };
 use leasehold_mongodb::store::{Failure, StoreKind};
 
-/// The only optional action.
+/// The only action that the role may lack.
 const CHANGE_STREAM: &str = "changeStream";
 
-/// Results of the permission checks. An error is the reason to skip the checks that need the
-/// permission.
+/// Results of the permission checks. `Err` is the reason to skip checks that need the permission.
 struct Tried<'a> {
     installation: &'a Installation,
     primary: Primary<'a>,
@@ -56,7 +55,7 @@ pub(super) async fn checks(
         Check::new("change-stream", watched),
         Check::new("hints", tried.hints().await),
     ];
-    // The checks run one after the other, because other calls would distort a measurement.
+    // The checks run one after the other, because concurrent calls would distort the latencies.
     let reads_and_writes = vec![
         Check::new("collection", tried.collection().await),
         Check::new("lease-document", tried.lease_document().await),

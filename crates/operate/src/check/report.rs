@@ -137,7 +137,6 @@ fn printable(text: String) -> String {
     text.replace(char::is_control, "?")
 }
 
-/// Begins a continuation line, below the name of the check.
 const INDENT: &str = "\n           ";
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -19,7 +19,7 @@ use leasehold_host::{CommandError, exit};
 /// Interval between reads; short, because an operator is waiting.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Breaks a lock. `round_trip` is the maximum time of a read.
+/// `round_trip` is the maximum time of a read.
 pub(super) async fn run(
     lock: &LockCalls<'_>,
     force: bool,
@@ -42,7 +42,7 @@ pub(super) async fn run(
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")
         }
-        // An eviction without entries grants the lock to the first waiter.
+        // An eviction grants the lock to the first waiter, even if the eviction removes no entry.
         Some(found) if found.holders.is_empty() => {
             let operation = LockOperation::Evict {
                 entries: Vec::new(),
@@ -70,9 +70,9 @@ async fn expired(
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
-    // Entries of the first read that have neither expired nor been renewed or removed since then.
-    // Entries whose work has ended are excluded, because their minimum hold may be much longer than
-    // a lease duration.
+    // Entries of the first read that may still expire: not renewed, removed or expired since then.
+    // A holder whose work has ended is left out, because its minimum hold may be much longer than a
+    // lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
     let holders = first.holders.iter().filter(|entry| !has_rest(entry));
     let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();
@@ -100,7 +100,7 @@ async fn expired(
                 false => "a holder has expired, but its minimum hold",
             };
             let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
-                // A shorter time would be printed as 0.0s.
+                // A rest below 50 ms would be printed as 0.0s.
                 Some(rest) if rest.as_millis() < 50 => {
                     format!("{what} has not ended (--force removes the holder)")
                 }

@@ -16,7 +16,7 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
 enum Pruning {
-    /// Contains the age of the last success, if any. The success is no longer recorded.
+    /// Contains the age of the last success, if any, whose record was removed too.
     Pruned(Option<Duration>),
     /// The document already contains only its token.
     Bare,
@@ -172,8 +172,8 @@ fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
     (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
 }
 
-/// Returns the age of the entry's last write, from the holder's to MongoDB's clock, if the age is
-/// longer than the lease duration.
+/// Returns the age of the entry's last write if it exceeds the lease duration. The age is MongoDB's
+/// time minus the write's date on the holder's clock.
 fn silence(entry: &Entry, lock: &LockDocument) -> Option<Duration> {
     let age = lock.store_now.0.checked_sub(entry.owner.renewed_at.0)?;
     let age = Duration::from_millis(u64::try_from(age).ok()?);
@@ -204,7 +204,7 @@ async fn prune(
     if unused < unused_for {
         return Ok(Kept::used(unused));
     }
-    // Each later use raises the token, so that this write matches nothing.
+    // If the lock is used meanwhile, its token rises, and this write matches nothing.
     let seen = document.token;
     let send = || {
         let store = lock.store.clone();

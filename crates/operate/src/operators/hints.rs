@@ -8,11 +8,11 @@ use leasehold_config::nearest;
 use leasehold_core::election::ResourceName;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection};
 
-/// The flags of this process's connection. A hint names them, because a command without them would
-/// use another collection. Empty if the process serves others.
+/// The connection flags of this process. Hints repeat the flags, because a command without them
+/// could use another collection. Empty for `leasehold web`, whose visitors run other commands.
 static GIVEN: OnceLock<String> = OnceLock::new();
 
-/// Records the flags of this process's connection.
+/// Records this process's connection flags.
 pub(super) fn give<S: Selection>(connection: &ConnectionArgs<S>) {
     GIVEN.get_or_init(|| given(connection));
 }
@@ -25,8 +25,8 @@ pub(crate) fn place(collection: &MongoCollection) -> String {
     format!("{database}.{collection}{}", set.unwrap_or_default())
 }
 
-/// Returns "; did you mean NAME?" if a document has a similar name, or if the name of only one
-/// document begins with `name`.
+/// Returns "; did you mean NAME?" if a document has a similar name, or if exactly one document's
+/// name begins with `name`.
 pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
     let names = || listed.iter().map(|entry| entry.name.as_str());
     let mut longer = names().filter(|longer| longer.starts_with(name.as_str()));
@@ -35,7 +35,7 @@ pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> O
     Some(format!("; did you mean {near}?"))
 }
 
-/// Returns a command to name in a hint, with the flags of this process's connection.
+/// Returns a command for a hint, with this process's connection flags.
 pub(crate) fn hinted(command: &str) -> String {
     let given = GIVEN.get().map_or("", String::as_str);
     format!("leasehold {command}{given}")

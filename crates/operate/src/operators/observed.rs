@@ -88,14 +88,13 @@ impl ObservedDocument {
         entries.chain(self.evidence(now))
     }
 
-    /// Returns true if any holder or waiter has not renewed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let mut all = self.holders(now);
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
-    /// Records that the document may change unseen. A holder or waiter that seems to be gone still
-    /// does, because nothing shows a renewal.
+    /// Records that the document may change unseen. A holder or waiter that seems to be gone keeps
+    /// this state, because no renewal was observed.
     fn lose_sight(&mut self, now: BootTime) {
         let is_gone = self.evidence(now).as_ref().is_some_and(Evidence::is_silent);
         let gone = self.entry_evidence(now).filter(|(_, it)| it.is_silent());

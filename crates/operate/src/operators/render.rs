@@ -25,7 +25,8 @@ const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
-/// A lone leader that stepped down leads again earlier, with default timings.
+/// A lease that was free for this time counts as unclaimed. With default timings, a lone leader
+/// that stepped down leads again sooner.
 const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Returns the time since a date on this machine's wall clock; `None` if the date is unknown or in
@@ -118,7 +119,8 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
 pub(super) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
     let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
     let ended = lease.history.last().map(|last| last.ended_at);
-    // A resumed lease was paused until then, and a repair may have created the lease.
+    // The time before the last action does not count: a resume ends a pause, and a repair may
+    // create the lease.
     let acted = lease.actions.last().map(|action| action.at);
     since(ended.max(acted).filter(|_| is_free)?).filter(|free| *free >= UNCLAIMED_AFTER)
 }
@@ -363,7 +365,6 @@ pub(super) fn result(ended: &PastHolder) -> Option<String> {
     })
 }
 
-/// Adds the former holders and the actions of a lease to the lease's JSON.
 pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {
     let action = |action: &ActionRecord| {
         json!({

@@ -1,6 +1,6 @@
 //! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
-//! used twice. Running candidates detect the restored document and wait. The command is therefore
-//! refused while a candidate renews.
+//! used twice. Running candidates detect the restored document and wait by themselves, so the
+//! command is refused while a candidate renews.
 
 use std::time::Duration;
 
@@ -96,7 +96,8 @@ async fn written_by_another(
     Some(refused)
 }
 
-/// Watches a lease for some time. Returns the refusal if anything but a request changes the lease.
+/// Watches a lease for the time `lasts`. Returns the refusal if anything but a request changes the
+/// lease.
 pub(super) async fn watched(
     followed: &mut Followed,
     seen: &LeaseRecord,

@@ -165,7 +165,6 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Returns the holder and the evidence if the holder seems to be gone.
     fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
         let (seen, lease) = followed.observed.lease()?;
         let evidence = seen

@@ -44,7 +44,7 @@ pub(crate) enum Roll {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     None,
-    /// All except leases that candidates would have acquired long ago.
+    /// All, except leases that any candidate would have acquired long ago.
     IfUnclear,
     All,
 }
@@ -211,7 +211,7 @@ impl RollCalls {
         (unled, known)
     }
 
-    /// Returns the rolls of a command that does not wait for answers.
+    /// Returns the rolls for `--observe 0s`, which asks no candidate.
     pub(super) fn not_asked(&self, observed: &Observed) -> Rolls {
         let (unled, mut rolls) = self.unled(observed);
         let why = || Roll::NotCalled("--observe 0s".to_owned());
@@ -230,7 +230,6 @@ impl RollCalls {
         &self.rolls
     }
 
-    /// Waits for the answers until the deadline.
     pub(super) async fn all(mut self, deadline: BootTime) -> Rolls {
         let all = async {
             while let Some(Ok((name, roll))) = self.calls.join_next().await {

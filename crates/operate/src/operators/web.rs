@@ -37,7 +37,7 @@ use leasehold_mongodb::store::mongo::operators::{
 /// Maximum number of browsers. Each browser needs a connection and memory for one event, at most
 /// 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// While the first read has not succeeded, interval between checks for the reason.
+/// Interval between checks of why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between two log lines about one outage.

@@ -1,5 +1,3 @@
-//! Tests the comparison of replicas.
-
 use super::*;
 
 fn args() -> ReplicasArgs {

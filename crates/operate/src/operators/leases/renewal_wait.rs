@@ -19,15 +19,13 @@ pub(in super::super) struct RenewalWait {
     pub(super) doubtful: Duration,
     /// For a holder that seems to be gone.
     silent: Duration,
-    /// True if the wait for a silent holder ends once the candidates were asked and the holder did
-    /// not answer.
+    /// True if the wait for a silent holder ends after a roll call that the holder did not answer.
     until_asked: bool,
     pub(super) ask: Ask,
 }
 
 impl RenewalWait {
-    /// Returns the times for lists. By default, lists only wait for holders whose state is in
-    /// doubt.
+    /// Returns the times for lists. By default, a list waits only for holders in doubt.
     pub(super) fn of_list(observe: Option<Duration>, ask: Ask) -> Self {
         let all = observe.unwrap_or(OBSERVE_DEFAULT);
         Self {
@@ -39,7 +37,7 @@ impl RenewalWait {
         }
     }
 
-    /// Unlike a list, waits for a silent holder as long as the operator asks.
+    /// Returns the times for one lease. If `observe` is set, it also applies to a silent holder.
     pub(in super::super) fn of_lease(observe: Option<Duration>, ask: Ask) -> Self {
         Self {
             silent: observe.unwrap_or(OBSERVE_DEFAULT),

@@ -21,7 +21,7 @@ pub(crate) struct Silence {
 
 /// Smallest clock difference that is shown, in milliseconds.
 pub(crate) const SKEW_MIN: i64 = 1_000;
-/// A renewal during a shorter outage counts as observed.
+/// A renewal during an outage of at most this time counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Evidence {
         }
     }
 
-    /// Returns true if the holder's clock dates its last write within a quarter of the lease
-    /// duration.
+    /// Returns true if, by the holder's clock, the last write is recent: at most a quarter of the
+    /// lease duration ago.
     pub(crate) fn is_recent(&self) -> bool {
         let is_past = self.last_write_ago.is_some_and(|ago| ago > -SKEW_MIN);
         is_past && self.liveness == Liveness::Renews
@@ -146,13 +146,12 @@ impl Silence {
         };
     }
 
-    /// Records an outage for a holder that seemed to be gone before. The outage changes nothing
-    /// about that evidence.
+    /// Records an outage for a holder that already seems to be gone, and keeps that evidence.
     pub(super) fn lose_sight_of_gone(&mut self, now: BootTime) {
         self.blind_since = self.blind_since.or(Some(now));
     }
 
-    /// Returns true during an outage if the holder seemed to be gone before.
+    /// Returns true during an outage if the holder seemed to be gone before the outage.
     fn was_gone(self) -> bool {
         self.blind_since.is_some_and(|blind| self.since < blind)
     }
@@ -166,7 +165,8 @@ impl Silence {
         self.blind_for(now) > BLIND_TOLERATED
     }
 
-    /// Returns the time without a renewal. The time of an outage does not count.
+    /// Returns the time without a renewal. For a holder that seemed to be gone, the time stops when
+    /// an outage begins.
     pub(crate) fn lasts(self, now: BootTime) -> Duration {
         let until = self.blind_since.filter(|_| self.was_gone());
         until.unwrap_or(now).min(now).since(self.since)

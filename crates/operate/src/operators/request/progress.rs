@@ -89,12 +89,12 @@ pub(super) fn words(kind: &ActionKind) -> String {
 pub(super) struct Progress {
     kind: ActionKind,
     sent: BootTime,
-    /// The lease before the request.
     before: LeaseRecord,
     /// Time since the former holder's last renewal or since the request, whichever is shorter.
     silence: Silence,
     renewed_at: WallMillis,
-    /// The request's action, until an event contains it. Earlier events are older than the request.
+    /// The request's action, until an event contains this action; until then, events are older than
+    /// the request.
     awaited: Option<ActionId>,
     /// The newest action when the request was recorded: the request's own action, or, if an equal
     /// request was already pending, the newest action in `before`.
@@ -305,7 +305,6 @@ impl Progress {
         self.released.is_some()
     }
 
-    /// Returns true if no renewal of the holder was observed for its lease duration.
     pub(super) fn has_expired(&self, now: BootTime) -> bool {
         let duration = self.before.lease_duration().filter(|_| !self.is_released());
         duration.is_some_and(|it| self.silence.liveness(it, now) == Liveness::Expired)

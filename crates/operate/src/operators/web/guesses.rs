@@ -88,7 +88,6 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + number).into()
     }
 
-    /// Takes all permits of a peer.
     fn exhaust(guesses: &Guesses, peer: IpAddr) -> OwnedSemaphorePermit {
         let permits = u32::try_from(GUESSES_MAX).expect("a small number");
         let taken = guesses.of(peer).try_acquire_many_owned(permits);

@@ -120,7 +120,7 @@ function arrange() {
   const kind = byId("kind").value;
   const now = shownNow();
   const groups = { attention: [], lease: [], lock: [], foreign: [] };
-  // By default, the documents that need attention have the worst first.
+  // By default, the documents that need attention are sorted by state, the worst first.
   const isDefault = sort.key === "name" && !sort.descending;
   const orderOf = (group) => (group === "attention" && isDefault ? { key: "state", descending: true } : sort);
   for (const [name, entry] of known) {
@@ -272,7 +272,7 @@ function openLinked() {
   try {
     name = decodeURIComponent(name);
   } catch {
-    // The message shows a malformed name as it is.
+    // The message shows a malformed name undecoded.
   }
   const isMissing = name !== "" && isComplete && !known.has(name);
   byId("missing").hidden = !isMissing || dialog.open;

@@ -73,7 +73,6 @@ fn a_large_list_comes_in_pieces() {
     );
 }
 
-/// Renews the documents and changes nothing else.
 fn renew(board: &mut Snapshot, names: &[String]) {
     board.apply(ViewEvent::Failed(Failure::new("no primary", "")), at(1));
     for name in names {
@@ -104,7 +103,6 @@ struct Browser {
 }
 
 impl Browser {
-    /// Receives one delta; returns true if it is complete.
     fn receive(&mut self, board: &Snapshot) -> bool {
         let delta = board.since(self.position, at(2));
         self.position = delta.at;
