@@ -254,7 +254,7 @@ fn to_json(judgement: &Judgement) -> String {
     json.expect("strings, numbers and nulls can always be written as JSON") + "\n"
 }
 
-/// Formats a line that changes only with the leadership.
+/// Formats a line that changes only when the leadership changes.
 fn line(judgement: &Judgement) -> String {
     let verdict = judgement.verdict;
     let why = judgement.why.as_deref();

@@ -11,7 +11,7 @@ use crate::store::{Failure, RetryPolicy};
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
-    /// A failed write that is not retried counts as failing for one lease duration.
+    /// A failed write that is not retried is dropped after one lease duration.
     timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,

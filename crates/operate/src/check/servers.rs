@@ -374,7 +374,7 @@ async fn one_deployment(
     })
 }
 
-/// Compares the deployment with the deployment recorded in the status directory.
+/// Compares the MongoDB deployment with the deployment recorded in the status directory.
 fn record(directory: &Path, description: Option<&Description>) -> Checked {
     let file = directory.join(DEPLOYMENT_FILE);
     let file = file.display();

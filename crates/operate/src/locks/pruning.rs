@@ -180,7 +180,6 @@ fn silence(entry: &Entry, lock: &LockDocument) -> Option<Duration> {
     (age > entry.lease_duration.duration()).then_some(age)
 }
 
-/// Prunes an unoccupied lock if it has been unused for `unused_for`.
 async fn prune(
     lock: &LockCalls<'_>,
     record: &LockRecord,

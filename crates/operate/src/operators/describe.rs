@@ -86,7 +86,6 @@ async fn lock(
     };
     let seen = followed.observed.one();
     let Some(view) = seen.and_then(|seen| ObservedLock::new(seen, store_now, now)) else {
-        // After the first read, the lock was deleted or replaced by another document.
         return Err(session.missing_document(name).await.into());
     };
     let store = session.collection.info().unwrap_or_default();

@@ -75,7 +75,6 @@ pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
     table(HEADER, rows)
 }
 
-/// Returns a lock as JSON, without its history.
 pub(super) fn object(
     seen: &ObservedDocument,
     store_now: Option<WallMillis>,

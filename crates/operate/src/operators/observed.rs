@@ -115,8 +115,8 @@ impl ObservedDocument {
 }
 
 impl Observed {
-    /// Applies an event. Returns the names of the event's documents, including deleted ones, each
-    /// with false if the document was only renewed.
+    /// Applies an event. Returns the names of the event's documents, including deleted documents;
+    /// the value is false if the document was only renewed.
     pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {

@@ -250,7 +250,6 @@ pub(crate) fn json_millis(duration: Duration) -> Value {
     three_digits(duration.as_secs_f64() * 1e3)
 }
 
-/// Rounds a JSON number to three decimal places.
 pub(crate) fn three_digits(number: f64) -> Value {
     let thousandths = (number * 1e3).round();
     match thousandths % 1e3 == 0.0 {

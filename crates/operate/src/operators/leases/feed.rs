@@ -54,7 +54,8 @@ impl Feed {
         let failed = matches!(event, ViewEvent::Failed(_) | ViewEvent::Polling(_));
         self.apply(event);
         match &self.trouble {
-            // All failures count as one kind, because a new kind would be logged immediately.
+            // All failures count as one kind; otherwise a failure of a new kind would be logged
+            // immediately.
             Some(why) if failed => {
                 if self.throttle.failed("view", None, now).is_some() {
                     warn!(why, "MongoDB reports no changes, retrying");

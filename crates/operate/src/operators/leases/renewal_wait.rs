@@ -54,7 +54,6 @@ impl RenewalWait {
         }
     }
 
-    /// Returns the maximum wait for a document.
     pub(super) fn of(
         self,
         seen: &ObservedDocument,

@@ -45,7 +45,6 @@ pub(crate) fn wall() -> WallMillis {
     )
 }
 
-/// Evidence on whether a holder is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
@@ -107,7 +106,6 @@ impl Evidence {
         is_past && self.liveness == Liveness::Renews
     }
 
-    /// Returns true if the holder seems to be gone.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.liveness, Liveness::Silent | Liveness::Expired)
     }
