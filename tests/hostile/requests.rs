@@ -25,7 +25,7 @@ const CLIENTS: usize = 16;
 /// Time that a client waits for an answer before it closes its sending side. Longer answers, such
 /// as event streams, are cut off.
 const ANSWERED_IN: Duration = Duration::from_millis(200);
-/// Texts that identify requests whose answer may take long. If further bytes follow such requests,
+/// Texts that identify requests that the server may answer late. If further bytes follow such requests,
 /// the server notices a closed connection only at its next write.
 const LASTING: [&[u8]; 2] = [b"/events", b"wait="];
 /// Status codes of server errors. No request may cause a server error other than 503.

@@ -23,9 +23,10 @@ type event struct {
 //     because it may have no effect, and its effect would not make other operations legal.
 //   - A holder may end as early as possible: at its call, if it was acquired before that. An early
 //     end allows at least as many operations as a later end. The end of a lost holder, and a
-//     release with an unknown outcome, can therefore be treated like a release. A release with an
-//     unknown outcome had no effect if the token has another end, because a token ends only once.
-//     If a token has several such releases, the earliest release allows the most operations.
+//     release with an unknown outcome, can therefore be treated like a release. If
+//     something else ended the token, a release with an unknown outcome had no effect, because a
+//     token ends only once. If a token has several such releases, the earliest allows the most
+//     operations.
 //   - Acquisitions take effect in the order of their tokens.
 func reduceLock(ops []*operation) []*event {
 	acquired := make(map[int64]*operation)

@@ -1,7 +1,7 @@
 //! Goal: a daemon refuses a new connection string that names another replica set, because two
 //! daemons could then lead, one on each set. Method: write the connection string of another set to
 //! one daemon's URI file, and make the daemon's calls fail, so that the daemon rereads the file.
-//! Another test restarts the daemon on the status directory that records its deployment.
+//! A restart on a status directory that records the old replica set is another test's subject.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

@@ -106,7 +106,7 @@ fn printed(judgement: &Judgement, json: bool) -> Result<ExitCode, CommandError> 
 pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let path = directory.join(JSON_FILE);
     // The clock is read after the file. If the clock were read first, a slow read of the file could
-    // let "leader" count after the deadline.
+    // make an expired "leader" look valid.
     let text = read(&path);
     let now = clock::boot_now();
     let text = match text {

@@ -39,7 +39,7 @@ pub(super) struct Reporter {
     /// Kind of the last logged failure of hints; `None` while hints work.
     no_hints: Option<&'static str>,
     follows_hints: bool,
-    /// True if hints are configured. Their absence is then logged.
+    /// True if hints are configured; a lack of hints is then logged.
     wants_hints: bool,
 }
 

@@ -217,10 +217,10 @@ impl<P: Protocol> World<P> {
         P::check(self);
     }
 
-    /// Runs until `until`, until a violation, or until `over` returns true.
-    pub(super) fn run_until(&mut self, until: u64, over: impl Fn(&Self) -> bool) {
-        while self.now < until && self.violation.is_none() && !over(self) {
-            self.step(until);
+    /// Runs up to the time `end`, but only until a violation, or until `over` returns true.
+    pub(super) fn run_until(&mut self, end: u64, over: impl Fn(&Self) -> bool) {
+        while self.now < end && self.violation.is_none() && !over(self) {
+            self.step(end);
         }
     }
 

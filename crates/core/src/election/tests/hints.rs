@@ -1,4 +1,4 @@
-//! Followers of hints instead of a change stream. They read just after each expected renewal.
+//! Followers that use hints instead of a change stream. They read just after each expected renewal.
 
 use super::harness::*;
 use crate::election::*;

@@ -75,7 +75,7 @@ impl Stream {
 /// for the reduction of a delay, both in per mille.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
-/// Yields the middle of the range modulo `JITTER` and modulo `SHORTENED`.
+/// A draw whose two remainders are both in the middle of their ranges.
 const MIDDLE: u128 = {
     let mut number = 0;
     while number % JITTER != JITTER / 2 || number % SHORTENED != SHORTENED / 2 {

@@ -25,8 +25,8 @@ const FILES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
-    /// Runs work that reads files; returns its result, or `None` after `limit`. Late work continues
-    /// and delays later work, so that at most one thread waits for a disk.
+    /// Runs work that reads files; returns its result, or `None` after `limit`. Work that exceeds
+    /// `limit` keeps running, and the next work waits for it, so at most one thread waits for a disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,

@@ -20,7 +20,7 @@ pub(crate) struct Write<'a> {
     /// The last document that the sender saw with the expected revision, and the time when the
     /// sender first saw this revision.
     pub(crate) shown: Option<(&'a Lease, BootTime)>,
-    /// This process made the holder's claim, and the claim does not lead.
+    /// The holder's claim is from this process, which does not lead now.
     pub(crate) own: bool,
     pub(crate) dead: bool,
     pub(crate) foreign: bool,
