@@ -198,7 +198,6 @@ pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoSt
     parsed.ok_or_else(|| foreign(&answer))
 }
 
-/// Quotes the first line of another program's answer.
 fn foreign(answer: &str) -> NoStatus {
     let first = answer.lines().next().unwrap_or_default();
     let shown: String = first.chars().take(SHOWN_MAX).collect();

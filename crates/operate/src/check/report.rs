@@ -169,7 +169,6 @@ impl Check {
         self
     }
 
-    /// Renders the check; with a width, breaks lines between words.
     fn line(&self, color: bool, width: Option<usize>) -> String {
         let (result, style) = self.finding.result.shown();
         let result = style.paint(&format!("{result:<7}"), color);

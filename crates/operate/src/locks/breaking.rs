@@ -166,7 +166,6 @@ fn removed(operation: &LockOperation) -> Vec<Claim> {
     }
 }
 
-/// Sends an operation that evicts holders or grants the lock, and prints the result.
 async fn sent(
     lock: &LockCalls<'_>,
     operation: LockOperation,

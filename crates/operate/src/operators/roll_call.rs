@@ -25,7 +25,6 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub(super) const ANSWER_SOON: Duration = Duration::from_millis(1_500);
 /// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
-/// Maximum number of concurrent roll calls.
 const CALLS_MAX: usize = 16;
 /// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
