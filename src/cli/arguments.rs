@@ -152,7 +152,7 @@ impl UsageError {
         ExitCode::from(self.code())
     }
 
-    /// Returns the error without secrets, and with the prefix of all errors instead of clap's.
+    /// Returns the error without secrets, and with leasehold's error prefix instead of clap's.
     fn text(&self, color: bool) -> String {
         let rendered = self.error.render();
         let plain = rendered.to_string();
@@ -278,7 +278,7 @@ fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
     })
 }
 
-/// Returns the command's only flag that ends with `-{flag}`, if exactly one does.
+/// Returns the command's flag that ends with `-{flag}`, if exactly one flag does.
 fn near_flag(command: &Command, flag: &str) -> Option<String> {
     let end = format!("-{flag}");
     let flags = command

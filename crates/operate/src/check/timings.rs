@@ -183,6 +183,7 @@ fn round_trip(time: &ServerTime) -> Duration {
 struct Deviation {
     /// The rate of the server's clock divided by the rate of this host's clock, minus one.
     by: f64,
+    /// Maximum error of `by`.
     error: f64,
     over: Duration,
 }

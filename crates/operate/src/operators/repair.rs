@@ -1,6 +1,6 @@
 //! `leasehold repair`: raises the token of a lease after a backup was restored, so that no token is
-//! used twice. Running candidates detect the restored document and wait by themselves, so the
-//! command is refused while a candidate renews.
+//! used twice. The command is refused while a candidate renews: running candidates need no repair,
+//! because they detect the restored document and wait.
 
 use std::time::Duration;
 

@@ -34,8 +34,8 @@ pub(crate) enum Roll {
     Answered(Vec<Present>),
     /// Contains the reason why the candidates were not asked.
     NotCalled(String),
-    /// The lease has been free for this time, so no candidate acquires it. The candidates were not
-    /// asked.
+    /// The candidates were not asked: the lease has been free for this time, and a running
+    /// candidate would have acquired it.
     Unclaimed(Duration),
 }
 
