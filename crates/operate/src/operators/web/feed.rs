@@ -32,8 +32,8 @@ const BATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two events. After three missing events, the page treats the connection as
 /// lost.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Maximum number of a lock's holders that the list contains; also of its waiters. The lock's
-/// details contain all holders and waiters.
+/// The list contains at most this many holders and this many waiters of each lock; the lock's
+/// details contain all of them.
 const CLAIMS_MAX: usize = 8;
 
 /// A stream of events to one browser. The stream ends when the visitor's permission ends.
