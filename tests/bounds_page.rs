@@ -147,7 +147,7 @@ fn each_constant_has_the_value_that_the_table_states() {
         };
         let value = constant(&read(path), name);
         let value = value.unwrap_or_else(|| panic!("no constant {name} in {path}"));
-        let stated = most.split([',', ' ']).collect::<Vec<_>>().join(" ");
+        let stated = most.split([',', ';', ' ']).collect::<Vec<_>>().join(" ");
         let stated = format!(" {stated} ");
         assert!(
             stated.contains(&format!(" {value} ")),

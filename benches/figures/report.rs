@@ -194,7 +194,7 @@ impl Report {
         self.rows.iter().map(Row::measured).collect()
     }
 
-    /// Formats the figures without a comparison as a table for a Markdown code block. Returns
+    /// Formats a table for a Markdown code block, of the figures that are not comparisons. Returns
     /// `None` if all figures are comparisons.
     pub(crate) fn render(&self) -> Option<String> {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);

@@ -75,7 +75,7 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
         _ => {
             return text(
                 StatusCode::NOT_FOUND,
-                "not found; there are /, /livez, /readyz, /leader, /status, /events, /metrics and /stepped-down",
+                "not found; available: /, /livez, /readyz, /leader, /status, /events, /metrics and /stepped-down",
             );
         }
     };

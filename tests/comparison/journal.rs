@@ -48,7 +48,7 @@ impl Journal {
         acts.iter().filter(|act| act.owner == owner).count()
     }
 
-    /// Counts the acts of `owner` after the first act of `next`.
+    /// Counts the actions of `owner` that were recorded after the first action of `next`.
     pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
         acts_after(&self.acts(), owner, next)
     }

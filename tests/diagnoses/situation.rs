@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Time limit for errors that must not be retried. With `--no-wait`, leasehold retries MongoDB
+/// Time limit of a command whose error must not be retried. With `--no-wait`, leasehold retries MongoDB
 /// calls for 18 s. The limit is below 18 s, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Goal: each connection string option is handled as documented, with the real parser and a real
 //! server. Either the option is refused by name, or the client connects. Method: run `leasehold
-//! locks` with each option of the table, under each of its names, and one daemon with all options
-//! that have no effect.
+//! locks` with each option of the table, under each of its names. Also run one daemon with all the
+//! options that have no effect.
 
 use std::process::{Command, Output};
 

@@ -55,7 +55,7 @@ impl Trace {
     }
 }
 
-/// The random bits of one state machine, and its trace if a trace file is configured.
+/// A source of random bits for one state machine, and its trace if a trace file is configured.
 #[derive(Debug)]
 pub struct MachineTrace {
     file: Option<Trace>,

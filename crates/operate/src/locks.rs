@@ -109,7 +109,7 @@ struct PruneArgs {
     connection: ConnectionArgs<LocksKeys>,
     /// Minimum time since the last holder
     ///
-    /// Only locks whose last holder ended this long ago, such as 30d.
+    /// Prunes only locks whose last holder ended at least this long ago, such as 30d.
     #[arg(long, value_name = "DURATION", value_parser = between(Duration::ZERO, UNUSED_MAX))]
     unused_for: Duration,
     #[command(flatten)]

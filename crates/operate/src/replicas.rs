@@ -69,7 +69,7 @@ pub struct ReplicasArgs {
     expect: Option<u32>,
     /// Ask again for at most this time
     ///
-    /// Asks each second, such as for 1m, until all checks pass.
+    /// Asks every second until all checks pass, for up to 1m for example.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "0s", value_parser = between(Duration::ZERO, WAIT_MAX))]
     wait: Duration,

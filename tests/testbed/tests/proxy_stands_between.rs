@@ -51,8 +51,8 @@ async fn open(set: &ReplicaSet) -> (Proxy, Collection<Document>, Collection<Docu
 async fn discovery_stays_behind_the_proxy() {
     let set = ReplicaSet::start().await;
     let (proxy, through, beside) = open(&set).await;
-    // The connection string names only one member. The driver discovers the others from its
-    // replies.
+    // The connection string names only one member. From the replies of this member,
+    // the driver discovers the other members.
     let seed = format!("mongodb://127.0.0.1:{}/?replicaSet=testbed", proxy.port(1));
     let seeded = collection(&seed).await;
     upsert(&seeded, "seeded").await.unwrap().unwrap();

@@ -78,7 +78,7 @@ impl StoreHealth {
         self.failing().next().is_some()
     }
 
-    /// Returns why calls fail, preferably a failure that a server has named.
+    /// Returns why calls fail. Prefers a failure with an error code from a server.
     pub(super) fn failure(&self) -> Option<&Failure> {
         let newest = || self.failing().map(|failing| &failing.newest);
         let named = newest().find(|failure| failure.code.is_some());

@@ -140,14 +140,14 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     (
         Refused(
             "lists of revoked certificates are not supported, and a revoked certificate would be \
-             trusted: remove it, and replace the authority instead",
+             trusted: remove the option, and replace the authority instead",
         ),
         "tlsCRLFile",
     ),
     (
         Refused(
-            "versions, ciphers and server names of TLS cannot be set: remove it, and restrict \
-             them on the servers",
+            "versions, ciphers and server names of TLS cannot be set: remove the option, and \
+             restrict them on the servers",
         ),
         "ciphers ecdhCurve secureProtocol servername",
     ),

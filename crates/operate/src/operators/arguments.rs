@@ -100,8 +100,8 @@ pub enum OperatorCommand {
     Leases(LeasesArgs),
     /// Show a lease or a lock, with its history
     ///
-    /// A lease is shown with its requests, and whether a pending request will be carried
-    /// out. A lock is shown with its holders, waiters and last successes.
+    /// Shows a lease with its requests, and says whether the leader will carry out a pending
+    /// request. Shows a lock with its holders, waiters and last successes.
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArgs),
     /// Ask the leader to step down, and wait for the next leader

@@ -212,7 +212,7 @@ mutations! {
     LingerCutShort:
         "descendants of a child that ended by itself may linger",
     ReleaseBeforeFiles:
-        "the release waits until the files say not leader",
+        "the release waits until the files say \"not leader\"",
     StopUnbounded:
         "a step-down ends in time even if its workload survives SIGKILL",
     KilledCountsAsGone:

@@ -15,10 +15,10 @@ crate::election::mutation::mutations! {
         "provisional authority counts from a time before the grant, on the owner's clock",
     /// Provisional authority counts from the reply to the write that carried the granted revision.
     AnchorAtReply:
-        "the authority of a grant counts from when the granted revision was sent",
+        "the authority of a grant is measured from the time when the granted revision was sent",
     /// Provisional authority counts from the newest write of the claim.
     AnchorPerClaim:
-        "the authority of a grant counts from the granted revision, not from other writes of the claim",
+        "the authority of a grant is measured from the granted revision, not from the claim's other writes",
     /// Provisional authority lasts as long as other contenders wait, so a slow clock lets two
     /// contenders hold.
     GrantWithoutRatio:

@@ -40,7 +40,7 @@ const CONTROLLERS: [&str; 11] = [
 pub(super) enum Surroundings {
     /// On loopback, with its own etcd. The etcd flushes its data to this storage, if any.
     Own(Option<Storage>),
-    /// On a host, with the etcd at these endpoints.
+    /// On a host, with an etcd that is reachable at these endpoints.
     Host(Host, String),
 }
 

@@ -1,6 +1,6 @@
 //! Recognizes changes that no machine makes: requests of operators and their scripts, roll calls,
-//! and commands for locks. The processes of operators write no trace, so each kind of change has
-//! its own rule.
+//! and commands for locks. These processes write no trace, so the check has a rule for each kind of
+//! change.
 
 use bson::{Bson, Document};
 use leasehold_core::election::{Identity, Lease, RequestKind, Token, WallMillis};

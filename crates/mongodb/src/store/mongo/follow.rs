@@ -153,8 +153,8 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = reopen.notified() => {}
-            // A new client has logged in, perhaps with different rights. While another deployment
-            // answers, each retry of a call creates a client.
+            // A new client has logged in, perhaps with different rights. While another replica set
+            // answers than at the start, each retry of a call creates a client.
             Ok(()) = clients.changed(), if !is_elsewhere => {}
         }
     }

@@ -293,8 +293,8 @@ impl Progress {
         self.silence.lose_sight(now);
     }
 
-    /// Returns the time at which the holder expires without a renewal; `None` unless the request is
-    /// a pause.
+    /// Returns when the lease expires if the holder does not renew it. Only a pause waits for this;
+    /// returns `None` for other requests.
     pub(super) fn expires(&self) -> Option<BootTime> {
         let duration = self.before.lease_duration();
         let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;
