@@ -73,8 +73,7 @@ impl Tried<'_> {
     async fn find(&self) -> Checked {
         self.primary?;
         let read = self.installation.store.read(false);
-        self.action("find", read, "the lease document was read")
-            .await
+        self.action("find", read, "allowed").await
     }
 
     async fn insert(&self) -> Checked {
