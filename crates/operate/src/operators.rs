@@ -49,6 +49,8 @@ use leasehold_cli::{answer, run_to_end, say};
 
 /// After this time without an answer, a command prints the servers that it tries.
 const CONNECTING_AFTER: Duration = Duration::from_secs(1);
+/// Minimum interval between two log lines about an outage.
+const REMINDED_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct RequestArgs {

@@ -24,7 +24,7 @@ pub(super) use self::metrics::NamePattern;
 use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
 use super::observed::lease;
-use super::{Session, system};
+use super::{REMINDED_AFTER, Session, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::signals::{Exit, Stops};
@@ -40,8 +40,6 @@ pub(super) const STREAMS_MAX: usize = 64;
 /// Interval between checks of why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
-/// Minimum interval between two log lines about one outage.
-const REMINDED_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
     let mut stops = Stops::register().map_err(system("register the signal handlers"))?;

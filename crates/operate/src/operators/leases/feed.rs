@@ -1,15 +1,11 @@
 //! Tracks whether MongoDB reports the changes of a live list.
 
-use std::time::Duration;
-
 use tracing::{info, warn};
 
+use crate::operators::REMINDED_AFTER;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::{ErrorThrottle, millis};
 use leasehold_mongodb::store::mongo::operators::ViewEvent;
-
-/// Minimum interval between two log lines about an outage.
-const REMINDED_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct Feed {
     trouble: Option<String>,
@@ -49,24 +45,29 @@ impl Feed {
         }
     }
 
-    /// Logs the beginning and the end of an outage, and a reminder at most once a minute.
-    pub(super) fn log(&mut self, event: &ViewEvent, now: BootTime) {
+    /// Logs the beginning and the end of an outage, and a reminder at most once a minute. Returns
+    /// true if the event was logged.
+    pub(super) fn log(&mut self, event: &ViewEvent, now: BootTime) -> bool {
         let failed = matches!(event, ViewEvent::Failed(_) | ViewEvent::Polling(_));
         self.apply(event);
         match &self.trouble {
             // All failures count as one kind; otherwise a failure of a new kind would be logged
             // immediately.
             Some(why) if failed => {
-                if self.throttle.failed("view", None, now).is_some() {
+                let logs = self.throttle.failed("view", None, now).is_some();
+                if logs {
                     warn!(why, "MongoDB reports no changes, retrying");
                 }
+                logs
             }
-            Some(_) => {}
-            None => {
-                if let Some((lasted, _)) = self.throttle.over(now) {
+            Some(_) => false,
+            None => match self.throttle.over(now) {
+                Some((lasted, _)) => {
                     info!(after_ms = millis(lasted), "MongoDB reports changes again");
+                    true
                 }
-            }
+                None => false,
+            },
         }
     }
 }
@@ -87,9 +88,8 @@ mod tests {
         let mut feed = Feed::default();
         let mut warned = 0;
         for second in 0..59 {
-            feed.apply(&ViewEvent::Failed(failed()));
-            let logged = feed.throttle.failed("view", None, at(second));
-            warned += usize::from(logged.is_some());
+            let logged = feed.log(&ViewEvent::Failed(failed()), at(second));
+            warned += usize::from(logged);
         }
         assert_eq!(warned, 1);
         feed.log(&listed(at(59)), at(59));
