@@ -49,6 +49,11 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
         78,
         &["leasehold leases --mongodb-database other, leasehold locks --mongodb-database other"],
     );
+    // The hint without the flag could name another deployment, and must not print the secret.
+    let uri = stage.set().uri();
+    let deployment = ["describe", "zzz", "--mongodb-uri", &uri];
+    let answer = leasehold(&stage, &deployment).await;
+    answer.expect(78, &["to list them: leasehold leases --mongodb-uri …, "]);
     leasehold(&stage, &["describe", "zzz"])
         .await
         .expect(78, &["to list them: leasehold leases, leasehold locks"]);
@@ -166,7 +171,7 @@ async fn a_missing_right_is_named() {
         .expect(0, &["a, token 1"]);
     as_reader(&["step-down", &lease])
         .await
-        .expect(69, &["user reader lacks the right find or update"]);
+        .expect(69, &["user reader lacks the right update"]);
     assert!(a.leads());
 }
 

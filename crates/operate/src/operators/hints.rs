@@ -45,13 +45,20 @@ pub(super) fn describing(name: &ResourceName) -> String {
     hinted(&format!("describe {name}"))
 }
 
-/// Returns the flags of a connection, without its secrets.
+/// Returns the flags of a connection, with `…` instead of each secret. A hint without these flags
+/// could act on another deployment.
 fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
     let sources = &connection.configuration.sources;
     let files = sources.files.iter();
     let files = files.map(|file| format!(" --config {}", quoted(&file.display().to_string())));
-    let flags = sources.flags.iter().filter(|(key, _)| !key.secret);
-    let flags = flags.map(|(key, value)| format!(" --{} {}", key.flag(), quoted(value)));
+    let flags = sources.flags.iter().map(|(key, value)| {
+        let value = if key.secret {
+            "…".to_owned()
+        } else {
+            quoted(value)
+        };
+        format!(" --{} {value}", key.flag())
+    });
     files.chain(flags).collect()
 }
 

@@ -31,6 +31,7 @@ use super::display::text;
 use super::document::LOCK_KIND;
 use super::lock::{MongoLockStore, with_server_now};
 use super::options::StoreOptions;
+use super::outcome::FIND_OR_UPDATE;
 use super::{hints, lock, now, primary, roll_call};
 use crate::store::{Answer, Failure, StoreInfo};
 use leasehold_core::election::{ResourceName, Revision};
@@ -235,7 +236,14 @@ impl MongoCollection {
             let applied = updated.await?.map(|_| Acted::Applied(()));
             Ok(applied.unwrap_or(Acted::Rejected))
         };
-        self.written(update).await
+        let mut answer = self.written(update).await;
+        // A command writes only after it has read the document, so its user has the right find.
+        if let Some(failure) = &mut answer.failure {
+            failure.detail = failure
+                .detail
+                .replace(FIND_OR_UPDATE, "lacks the right update");
+        }
+        answer
     }
 
     /// Waits for a write. A write that times out keeps running; its outcome counts as unknown.

@@ -327,6 +327,8 @@ pub(super) fn not_primary() -> Failure {
     )
 }
 
+pub(super) const FIND_OR_UPDATE: &str = "lacks the right find or update";
+
 /// Returns the rights that a refused command needs. Reads only the command's name from the server's
 /// text, because the rest contains the command's values.
 fn lacks(message: &str) -> &'static str {
@@ -336,7 +338,7 @@ fn lacks(message: &str) -> &'static str {
         Some("find") => "may not find",
         Some("insert") => "may not insert",
         Some("update") => "may not update",
-        Some("findAndModify") => "lacks the right find or update",
+        Some("findAndModify") => FIND_OR_UPDATE,
         Some("aggregate") => "lacks the right find or changeStream",
         _ => "lacks a right",
     }
