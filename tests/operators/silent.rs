@@ -153,13 +153,23 @@ async fn a_read_only_role_sees_the_evidence() {
     let as_reader =
         async |arguments: &[&str]| -> Answer { run(command_with(&uri, &stage, arguments)).await };
     let not_asked = "candidates not asked: ";
-    let lacks = "user reader lacks the right";
+    let lacks = "user reader lacks the right update;";
     as_reader(&["leases"])
         .await
         .expect(0, &["silent", "~6m", not_asked, lacks]);
     as_reader(&["describe", &lease])
         .await
         .expect(0, &[LAST_WRITE, EXPIRES, not_asked, lacks]);
+    as_reader(&["describe", &lease, "--candidates"])
+        .await
+        .expect(
+            69,
+            &[
+                "Present:   not asked: ",
+                "cannot ask the candidates to report: ",
+                lacks,
+            ],
+        );
     let json = as_reader(&["describe", &lease, "-o", "json"]).await.json();
     assert_eq!(json["state"], "silent", "{json}");
     let why = json["candidates_not_asked"].as_str().expect("a reason");
@@ -195,7 +205,7 @@ async fn a_renewing_leader_holds_the_lease_whatever_its_clock_says() {
     leasehold(&stage, &["describe", &lease]).await.expect(
         0,
         &[
-            "State:     held",
+            "State:     unclear; no renewal in 4s; last write dated ",
             "Renewed:   not since this command started, 4s ago",
         ],
     );

@@ -54,7 +54,7 @@ Examples:
   leasehold describe nightly-report -o json | jq '.successes[-1].at'
                              when the job last succeeded, for a script
 
-The candidates of a lease with a silent holder are always asked, if the role permits it.
+The candidates of a lease with a late or silent holder are always asked, if the role permits it.
 
 Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or no such lease or lock.";
 

@@ -34,9 +34,10 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     }
     session.lease(name, entry).await?;
     let called = match args.candidates {
-        true => Some(roll(session, name, ANSWER_MAX).await),
+        true => Some(followed.during(roll(session, name, ANSWER_MAX)).await),
         false => None,
     };
+    let refused = called.as_ref().and_then(Roll::refused);
     let ask = match called {
         Some(_) => Ask::None,
         None => Ask::All,
@@ -59,7 +60,13 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
         true => answer(format!("{:#}\n", description.object()).as_bytes())?,
         false => answer(description.text().as_bytes())?,
     }
-    Ok(exit::DONE.into())
+    match refused {
+        Some(why) => {
+            let message = format!("cannot ask the candidates to report: {why}");
+            Err(CommandError::new(exit::STORE_UNREACHABLE, message))
+        }
+        None => Ok(exit::DONE.into()),
+    }
 }
 
 async fn lock(
@@ -173,7 +180,15 @@ impl LeaseDescription<'_> {
     fn state(&self, evidence: &Evidence) -> String {
         let words = || evidence.words(self.roll.as_ref(), self.now);
         match evidence.liveness {
-            Liveness::Renews => "held".to_owned(),
+            Liveness::Renews if evidence.silence.renewal_seen => "held".to_owned(),
+            Liveness::Renews => {
+                let state = if evidence.is_recent() {
+                    "likely held"
+                } else {
+                    "unclear"
+                };
+                format!("{state}; {}", evidence.last_write(self.now))
+            }
             Liveness::Unseen => format!("unknown: {}", evidence.last_write(self.now)),
             Liveness::Late | Liveness::Silent | Liveness::Expired => words(),
         }

@@ -142,7 +142,7 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
 
 /// Waits for each holder until it has renewed, or its `wait` has passed. Ignores retired leases.
 /// Reads the documents again before reporting a holder as expired, because the stream may be stale.
-/// Also asks the candidates of leases without a live holder, and returns their answers.
+/// Also asks the candidates of leases without a renewing holder, and returns their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,

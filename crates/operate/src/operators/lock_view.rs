@@ -22,6 +22,8 @@ use leasehold_status::render::date;
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
 ];
+/// State of a holder or waiter that an outage hides.
+const UNKNOWN: &str = Liveness::Unseen.as_str();
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
 pub(super) struct ObservedLock<'a> {
@@ -30,6 +32,8 @@ pub(super) struct ObservedLock<'a> {
     evidence: Vec<(&'a Entry, Option<Evidence>)>,
     store_now: Option<WallMillis>,
     now: BootTime,
+    /// How long MongoDB has not answered; `None` if the document is current.
+    unanswered: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +112,10 @@ impl<'a> ObservedLock<'a> {
             evidence: evidence.collect(),
             store_now,
             now,
+            unanswered: seen
+                .silence
+                .is_blind(now)
+                .then(|| seen.silence.unanswered(now)),
         })
     }
 
@@ -156,11 +164,13 @@ impl<'a> ObservedLock<'a> {
         });
         let waiters = self.waiters().iter().enumerate();
         let waiters = waiters.map(|(index, (entry, evidence))| {
-            let (notes, style) = match evidence.as_ref().filter(|it| it.is_silent()) {
-                Some(gone) => (gone.words(None, self.now), Style::Bad),
-                None => (self.awaits(index), Style::Plain),
+            let gone = evidence.as_ref().filter(|it| it.is_silent());
+            let (state, notes, style) = match (gone, &self.unanswered) {
+                (Some(gone), _) => ("waits", gone.words(None, self.now), Style::Bad),
+                (None, Some(unanswered)) => (UNKNOWN, unanswered.clone(), Style::Warning),
+                (None, None) => ("waits", self.awaits(index), Style::Plain),
             };
-            row(entry, "-".to_owned(), "waits", evidence.as_ref(), notes).styled(style)
+            row(entry, "-".to_owned(), state, evidence.as_ref(), notes).styled(style)
         });
         let rows: Vec<_> = holders.chain(waiters).collect();
         match rows.is_empty() {
@@ -171,8 +181,12 @@ impl<'a> ObservedLock<'a> {
                     .chain(self.last_end())
                     .collect();
                 let (token, last) = (newest.to_string(), last.join("; "));
-                let free = [self.name, &token, "free", "-", "-", "-", "-", &last];
-                vec![Row::new(free)]
+                let (state, notes, style) = match &self.unanswered {
+                    Some(unanswered) => (UNKNOWN, unanswered, Style::Warning),
+                    None => ("free", &last, Style::Plain),
+                };
+                let free = [self.name, &token, state, "-", "-", "-", "-", notes];
+                vec![Row::new(free).styled(style)]
             }
             false => rows,
         }
@@ -258,7 +272,9 @@ impl<'a> ObservedLock<'a> {
 
     fn state(&self, entry: &Entry, evidence: Option<&Evidence>) -> HolderState {
         let rest = self.kept_until(entry).map(|(_, rest)| rest);
+        let is_gone = evidence.is_some_and(Evidence::is_silent);
         match entry.is_confirmed() {
+            _ if self.unanswered.is_some() && !is_gone => HolderState::Works(Liveness::Unseen),
             true if entry.work_done && rest.is_none_or(|rest| rest.is_zero()) => HolderState::Ended,
             true if entry.work_done => HolderState::Kept,
             true => HolderState::Works(evidence.map_or(Liveness::Renews, |it| it.liveness)),
@@ -289,6 +305,10 @@ impl<'a> ObservedLock<'a> {
     }
 
     fn notes(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
+        if let (HolderState::Works(Liveness::Unseen), Some(unanswered)) = (state, &self.unanswered)
+        {
+            return unanswered.clone();
+        }
         let first = match state {
             HolderState::Granted => Some("not confirmed".to_owned()),
             HolderState::Works(Liveness::Late | Liveness::Silent) => {

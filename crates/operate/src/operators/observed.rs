@@ -37,6 +37,19 @@ impl Followed {
         next.ok().flatten()
     }
 
+    /// Applies events until `other` completes.
+    pub(super) async fn during<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = std::pin::pin!(other);
+        loop {
+            tokio::select! {
+                done = &mut other => return done,
+                Some(event) = self.view.next() => {
+                    self.observed.apply(event);
+                }
+            }
+        }
+    }
+
     /// Applies the next event; returns false at the deadline.
     pub(super) async fn advance(&mut self, deadline: BootTime) -> bool {
         let event = self.next(deadline).await;
@@ -201,15 +214,16 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the leases without a live holder. Paused and retired free leases are
-    /// excluded.
+    /// Returns the leases whose holder is late or seems to be gone, and the free leases. Paused and
+    /// retired free leases are excluded, and leases that an outage hides.
     pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &ObservedDocument> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
-            Some(evidence) => evidence.is_silent(),
+            Some(evidence) => evidence.is_silent() || evidence.liveness == Liveness::Late,
             None => lease(&seen.entry).is_some_and(|lease| !lease.lease.paused),
         };
         let shown = self.documents().filter(|seen| !seen.is_retired());
-        shown.filter(is_unled)
+        let known = shown.filter(move |seen| !seen.silence.is_blind(now));
+        known.filter(is_unled)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(super) use self::evidence::unclaimed;
 use super::observed::{Evidence, Liveness, ObservedDocument, SKEW_MIN, wall};
 use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
@@ -24,10 +25,6 @@ use leasehold_status::render::date;
 const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
-
-/// A lease that was free for this time counts as unclaimed. With default timings, a lone leader
-/// that stepped down leads again sooner.
-const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Returns the time since a date on this machine's wall clock; `None` if the date is unknown or in
 /// the future.
@@ -91,6 +88,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         Some(liveness) => liveness.shown(),
         None => state(seen, lease, evidence, now),
     };
+    let is_blind = seen.silence.is_blind(now);
     let cells = [
         seen.entry.name.clone(),
         state.to_owned(),
@@ -100,29 +98,22 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         or_dash(evidence.map(|evidence| evidence.renewed(now))),
         or_dash(duration.map(short)),
         or_dash(held.map(|_| standby(lease))),
-        notes(lease, evidence, roll, now).join("; "),
+        match state == Liveness::Unseen.as_str() && is_blind {
+            // Pauses, requests and candidates may have changed during the outage.
+            true => seen.silence.unanswered(now),
+            false => notes(lease, evidence, roll, now).join("; "),
+        },
     ];
     let is_unanswered = || matches!(roll, Some(Roll::Answered(present)) if present.is_empty());
-    let is_free = evidence.is_none() && !seen.silence.is_blind(now);
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
         Some(Liveness::Late | Liveness::Unseen) => Style::Warning,
+        None if is_blind => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
-        _ if is_free && (unclaimed(lease).is_some() || is_unanswered()) => Style::Bad,
+        None if unclaimed(lease).is_some() || is_unanswered() => Style::Bad,
         _ => Style::Plain,
     })
-}
-
-/// Returns the time since a free lease had a holder; `None` if candidates may still be about to
-/// acquire the lease.
-pub(super) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
-    let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
-    let ended = lease.history.last().map(|last| last.ended_at);
-    // The time before the last action does not count: a resume ends a pause, and a repair may
-    // create the lease.
-    let acted = lease.actions.last().map(|action| action.at);
-    since(ended.max(acted).filter(|_| is_free)?).filter(|free| *free >= UNCLAIMED_AFTER)
 }
 
 /// Returns the standby, with its priority if not zero.

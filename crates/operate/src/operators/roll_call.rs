@@ -39,7 +39,7 @@ pub(crate) enum Roll {
     Unclaimed(Duration),
 }
 
-/// The leases without a live holder whose candidates are asked.
+/// The leases without a renewing holder whose candidates are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     None,
@@ -62,6 +62,14 @@ impl Roll {
                 [_] => format!("1 candidate answers: {}", names(present)),
                 several => format!("{} candidates answer: {}", several.len(), names(present)),
             },
+        }
+    }
+
+    /// Returns the reason why the candidates were not asked, if MongoDB refused the roll call.
+    pub(super) fn refused(&self) -> Option<String> {
+        match self {
+            Self::NotCalled(why) => Some(why.clone()),
+            Self::Answered(_) | Self::Unclaimed(_) => None,
         }
     }
 
@@ -136,7 +144,7 @@ pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duratio
     }
 }
 
-/// The roll calls for a list of leases: one roll call for each lease without a live holder.
+/// The roll calls for a list of leases: one roll call for each lease without a renewing holder.
 pub(super) struct RollCalls {
     session: Session,
     within: Duration,
@@ -158,7 +166,7 @@ impl RollCalls {
         }
     }
 
-    /// Asks the candidates of leases without a live holder to report, unless they were asked
+    /// Asks the candidates of leases without a renewing holder to report, unless they were asked
     /// recently.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();

@@ -85,9 +85,10 @@ mod tests {
     use super::*;
     use crate::operators::observed::{Observed, wall};
     use crate::operators::render;
-    use crate::table::Style;
+    use crate::table::{Style, text};
     use leasehold_clock::boot_now;
     use leasehold_core::election::Identity;
+    use leasehold_mongodb::store::Failure;
     use leasehold_mongodb::store::mongo::operators::{CollectionEntry, ViewEvent};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -170,6 +171,26 @@ mod tests {
         assert_eq!(style(resumed, &Rolls::new()), Style::Plain);
         let mut paused = ended(60);
         paused.insert("paused", true);
-        assert_eq!(style(paused, &Rolls::new()), Style::Warning);
+        assert_eq!(style(paused.clone(), &Rolls::new()), Style::Warning);
+        let mut hidden = observed(paused);
+        hidden.apply(ViewEvent::Failed(Failure::new("no answer", "")));
+        let later = boot_now() + 10 * SECOND;
+        let rows = render::rows(hidden.documents(), &answered(&[]), later);
+        let shown = text(&rows, false);
+        assert_eq!(rows[1].style, Style::Warning, "{shown}");
+        assert!(shown.contains("unknown"), "{shown}");
+        assert!(shown.contains("no answer from MongoDB for "), "{shown}");
+        let stale = ["paused", "candidate"].iter().any(|it| shown.contains(it));
+        assert!(!stale, "{shown}");
+        assert_eq!(hidden.unled_leases(later).count(), 0);
+    }
+
+    #[test]
+    fn the_candidates_of_a_late_holder_are_asked() {
+        let asked = |seconds| {
+            let observed = observed(doc! { "renewed_at": ago(seconds) });
+            observed.unled_leases(boot_now()).count()
+        };
+        assert_eq!([asked(1), asked(10), asked(60)], [0, 1, 1]);
     }
 }

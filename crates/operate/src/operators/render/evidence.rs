@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::short;
-use crate::operators::observed::{Evidence, Liveness, SKEW_MIN};
+use super::{short, since};
+use crate::operators::observed::{Evidence, Liveness, SKEW_MIN, Silence};
 use crate::operators::roll_call::Roll;
 use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
+use leasehold_mongodb::store::mongo::operators::LeaseRecord;
+
+/// A lease that was free for this time counts as unclaimed. With default timings, a lone leader
+/// that stepped down leads again sooner.
+const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 impl Liveness {
     pub(crate) const fn shown(self) -> &'static str {
@@ -25,6 +30,12 @@ impl Liveness {
             Self::Expired => "expired",
             Self::Unseen => "unknown",
         }
+    }
+}
+
+impl Silence {
+    pub(crate) fn unanswered(self, now: BootTime) -> String {
+        format!("no answer from MongoDB for {}", short(self.blind_for(now)))
     }
 }
 
@@ -55,7 +66,7 @@ impl Evidence {
         match (self.age(now), self.last_write_ago) {
             _ if self.liveness == Liveness::Unseen => match self.silence.blind_for(now) {
                 Duration::ZERO => format!("no renewal yet, {watched} after MongoDB answered again"),
-                blind => format!("no answer from MongoDB for {}", short(blind)),
+                _ => self.silence.unanswered(now),
             },
             _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
             (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
@@ -104,4 +115,15 @@ impl Evidence {
         let parts = parts.into_iter().chain(roll.map(Roll::words));
         parts.collect::<Vec<_>>().join("; ")
     }
+}
+
+/// Returns the time since a free lease had a holder; `None` if candidates may still be about to
+/// acquire the lease.
+pub(in crate::operators) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
+    let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
+    let ended = lease.history.last().map(|last| last.ended_at);
+    // The time before the last action does not count: a resume ends a pause, and a repair may
+    // create the lease.
+    let acted = lease.actions.last().map(|action| action.at);
+    since(ended.max(acted).filter(|_| is_free)?).filter(|free| *free >= UNCLAIMED_AFTER)
 }
