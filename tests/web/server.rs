@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Returns a stage with durations that are long enough beside a busy browser.
+/// Returns a stage whose durations tolerate the load of a browser.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
