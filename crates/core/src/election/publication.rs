@@ -1,3 +1,4 @@
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::view::LeaseView;
@@ -6,7 +7,7 @@ use super::{
     Reason, Request, Role, Status, Token, Transition,
 };
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Publication {
     pub(super) status: Status,
     pub(super) reason: Option<Reason>,
@@ -20,6 +21,20 @@ pub(super) struct DirectoryRecord {
     pub(super) claim: Option<Claim>,
     token: Token,
     lease_longest: Duration,
+}
+
+impl Hash for Publication {
+    /// Omits the published reason: no decision depends on this reason, and the model would otherwise
+    /// explore more states.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let status = Status {
+            reason: self.reason,
+            ..self.status.clone()
+        };
+        status.hash(state);
+        self.reason.hash(state);
+        self.request_reported.hash(state);
+    }
 }
 
 impl Publication {
@@ -67,6 +82,7 @@ impl Publication {
         {
             self.reason = None;
         }
+        self.status.reason = self.shown_reason(role, contender);
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
@@ -87,12 +103,6 @@ impl Publication {
             self.status.since = now;
             Effect::Transition(transition)
         });
-        self.status.reason = match (before, role) {
-            // The reason for an earlier role does not explain an outage.
-            (Role::Follower, Role::Unknown) => None,
-            (Role::Unknown, Role::Unknown) => self.status.reason,
-            _ => self.reason,
-        };
         self.status.role = role;
         self.status.foreign = contender.view().foreign().map(str::to_owned);
         self.status.authority = authority;
@@ -107,6 +117,28 @@ impl Publication {
         }
         self.status.store_reached = contender.reads().answers_until.is_some();
         transition
+    }
+
+    /// Returns the reason for `role`, without a reason that explains only an earlier role. The outage
+    /// that caused a loss by the deadline keeps this reason.
+    fn shown_reason(&self, role: Role, contender: &Contender) -> Option<Reason> {
+        let found = self
+            .reason
+            .filter(|it| matches!(it, Reason::StoreRolledBack | Reason::Duplicate));
+        match (self.status.role, role) {
+            (Role::Follower, Role::Unknown) => {
+                let lease_duration = contender.me().timings().lease_duration();
+                let answers_until = contender.reads().answers_until;
+                let answered =
+                    answers_until.is_some_and(|until| until > self.status.since + lease_duration);
+                self.reason
+                    .filter(|it| *it == Reason::Deadline && !answered)
+            }
+            (Role::Unknown, Role::Unknown) => self.status.reason,
+            (Role::Unknown, Role::Follower) => found,
+            (Role::Follower, Role::Follower) => found.or(self.status.reason),
+            _ => self.reason,
+        }
     }
 
     fn role(&self, contender: &Contender, state: &CandidateState, now: BootTime) -> Role {

@@ -182,6 +182,32 @@ fn the_reason_for_an_earlier_role_does_not_explain_an_outage() {
     a.assert_role(Role::Follower, Reason::Requested);
     a.run_cut_off(at(26), &Outcome::Failed);
     assert_eq!((a.role(), a.reason()), (Role::Unknown, None));
+    a.input(at(27), Input::Watch(Watch::Unclear));
+    a.serve_reads(at(27), &mut stored);
+    assert_eq!((a.role(), a.reason()), (Role::Follower, None));
+}
+
+#[test]
+fn a_loss_by_the_deadline_is_the_reason_until_its_outage_ends() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run_cut_off(at(20), &Outcome::Failed);
+    a.assert_role(Role::Follower, Reason::Deadline);
+    a.run_cut_off(at(40), &Outcome::Failed);
+    a.assert_role(Role::Unknown, Reason::Deadline);
+    a.input(at(41), Input::Watch(Watch::Unclear));
+    a.serve_reads(at(41), &mut stored);
+    assert_eq!((a.role(), a.reason()), (Role::Follower, None));
+}
+
+#[test]
+fn a_loss_by_the_deadline_does_not_explain_a_later_outage() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run_cut_off(at(20), &Outcome::Failed);
+    a.input(at(21), Input::Watch(Watch::Unclear));
+    a.serve_reads(at(21), &mut stored);
+    a.assert_role(Role::Follower, Reason::Deadline);
+    a.run_cut_off(at(60), &Outcome::Failed);
+    assert_eq!((a.role(), a.reason()), (Role::Unknown, None));
 }
 
 #[test]
