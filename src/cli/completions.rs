@@ -7,11 +7,20 @@ use clap_complete::Shell;
 use super::{CommandError, answer, command};
 use crate::config::{KEYS, Key, ValueType};
 
+const HELP: &str = "\
+The scripts for bash, zsh and fish complete the names of the leases whose daemons have run on this host. They \
+do not connect to MongoDB.
+
+Examples:
+  leasehold completions bash > /etc/bash_completion.d/leasehold
+  leasehold completions zsh > \"${fpath[1]}/_leasehold\"
+  leasehold completions fish > ~/.config/fish/completions/leasehold.fish
+
+Exit codes: 0 done, 64 usage.";
+
 /// Arguments of `leasehold completions`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  leasehold completions bash > /etc/bash_completion.d/leasehold"
-)]
+#[command(after_help = HELP)]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -39,16 +48,49 @@ const BASH_COMMAND: &str = r#"    local word
         COMPREPLY=($(compgen -W "{KEYS}" -- "$current"))
         return 0
     fi
-    local of_lease=" status check describe step-down transfer pause resume cancel repair "
+    local of_lease=" {COMMANDS} "
     if [[ "$current" != -* && "$COMP_CWORD $of_lease" == "2 "*" ${COMP_WORDS[1]} "* ||
         "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD - 1]}" == "status --lease" ]]; then
         COMPREPLY=($(for root in /run "$XDG_RUNTIME_DIR"; do
             (cd "$root/leasehold" 2> /dev/null && compgen -d -X '.*' -- "$current")
-        done))
+        done | sort -u))
         [[ ${#COMPREPLY[@]} -eq 0 ]] || return 0
     fi
     [[ "${COMP_WORDS[1]}" == install ]] || compopt +o bashdefault +o default 2> /dev/null
 "#;
+
+/// First line of clap's zsh script after `#compdef`, before which [`ZSH_NAMES`] is inserted.
+const ZSH_BEGIN: &str = "autoload -U is-at-least\n";
+const ZSH_NAMES: &str = r#"_leasehold_names() {
+    local -aU names
+    names=({/run,$XDG_RUNTIME_DIR}/leasehold/*(N/:t))
+    (( $#names )) && compadd -a names
+}
+
+"#;
+/// Ends of the zsh specifications of a lease's name, which clap leaves without an action.
+const ZSH_UNCOMPLETED: [&str; 3] = [
+    "'::name -- Name of the lease:",
+    "'::name -- Name of the lease or lock:",
+    "'::name -- Same as --lease NAME:",
+];
+
+/// Functions and lines that are appended to clap's fish script.
+const FISH_NAMES: &str = r#"
+function __fish_leasehold_names
+    for directory in /run/leasehold/*/ $XDG_RUNTIME_DIR/leasehold/*/
+        string replace -r '.*/([^/]+)/$' '$1' -- $directory
+    end | sort -u
+end
+
+complete -c leasehold -n "__fish_leasehold_using_subcommand {COMMANDS}" -f -a "(__fish_leasehold_names)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l lease -r -f -a "(__fish_leasehold_names)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand config" -f -a "{KEYS}"
+complete -c leasehold -n "__fish_leasehold_using_subcommand lock run; and not contains -- -- (commandline -opc)" -f
+complete -c leasehold -n "__fish_leasehold_using_subcommand locks leases replicas completions web" -f
+"#;
+/// Commands whose first argument is the name of a lease.
+const OF_A_LEASE: &str = "status check describe step-down transfer pause resume cancel repair";
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
@@ -59,14 +101,27 @@ pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
 pub fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_words(command()), "leasehold", &mut script);
-    if shell == Shell::Bash {
-        let text = String::from_utf8_lossy(&script);
-        let keys: Vec<_> = KEYS.iter().map(Key::path).collect();
-        let command = BASH_COMMAND.replace("{KEYS}", &keys.join(" "));
-        let with_command = format!("{BASH_BEGIN}{command}");
-        script = text.replacen(BASH_BEGIN, &with_command, 1).into_bytes();
+    let keys: Vec<_> = KEYS.iter().map(Key::path).collect();
+    let filled = |text: &str| {
+        let text = text.replace("{COMMANDS}", OF_A_LEASE);
+        text.replace("{KEYS}", &keys.join(" "))
+    };
+    let mut text = String::from_utf8(script).expect("clap writes text");
+    match shell {
+        Shell::Bash => {
+            let with_command = format!("{BASH_BEGIN}{}", filled(BASH_COMMAND));
+            text = text.replacen(BASH_BEGIN, &with_command, 1);
+        }
+        Shell::Zsh => {
+            text = text.replacen(ZSH_BEGIN, &format!("{ZSH_BEGIN}\n{ZSH_NAMES}"), 1);
+            for name in ZSH_UNCOMPLETED {
+                text = text.replace(&format!("{name}'"), &format!("{name}_leasehold_names'"));
+            }
+        }
+        Shell::Fish => text += &filled(FISH_NAMES),
+        _ => {}
     }
-    script
+    text.into_bytes()
 }
 
 /// Adds the accepted values of each key, and suppresses file names where no path is expected. The

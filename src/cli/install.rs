@@ -28,7 +28,9 @@ What the image must contain: docs/image.md.
 Examples:
   leasehold install /opt/leasehold
                              in an init container; then, in the workload's:
-  /opt/leasehold/leasehold run --lease orders -- /orders";
+  /opt/leasehold/leasehold run --lease orders -- /orders
+
+Exit codes: 0 done, 64 usage, 78 DIR is missing or not writable.";
 
 /// Arguments of `leasehold install`.
 #[derive(Debug, Args)]

@@ -255,6 +255,8 @@ fn the_effective_configuration_can_be_printed_as_json_with_sources() {
 
 #[test]
 fn every_shell_has_completions() {
+    /// Commands whose first argument is the name of a lease; leases retire is one of them.
+    const OF_A_LEASE: usize = 10;
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = leasehold(&["completions", shell], &[]);
         assert_eq!(answer.code, 0, "{shell}");
@@ -304,4 +306,14 @@ fn every_shell_has_completions() {
         !after.contains("--lease") && after.contains("cat"),
         "commands: {after}"
     );
+    let script = leasehold(&["completions", "zsh"], &[]).stdout;
+    let named = script.matches(":_leasehold_names'").count();
+    assert_eq!(named, OF_A_LEASE, "{script}");
+    let script = leasehold(&["completions", "fish"], &[]).stdout;
+    for line in [
+        "status check describe step-down transfer pause resume cancel repair\" -f -a \"(__fish_leasehold_names)\"",
+        "using_subcommand config\" -f -a \"lease.name ",
+    ] {
+        assert!(script.contains(line), "{line}: {script}");
+    }
 }
