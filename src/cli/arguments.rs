@@ -216,7 +216,7 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         if let Some(near) = near {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         }
-        if ["name", "lease"].contains(&flag) {
+        if ["name", "lease", "wait"].contains(&flag) {
             error = with_tip(error, arguments);
         }
     } else if let Some(pair) = negative_value(&unexpected, arguments) {
@@ -228,6 +228,11 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     } else if unexpected.starts_with('-') {
         // A flag, or a value that begins with a dash, is not a command.
         error.remove(ContextKind::Suggested);
+    } else if arguments
+        .get(1)
+        .is_some_and(|command| command == "transfer")
+    {
+        error = with_tip(error, arguments);
     } else if subcommand.is_some_and(takes_command) {
         let mut tips = Vec::new();
         if subcommand.is_some_and(|command| command.get_name() == "run") {

@@ -226,7 +226,25 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
             .find(|it| it.find_subcommand(name).is_some())
     };
     let names = root.get_subcommands().map(Command::get_name);
+    let waits = ["step-down", "transfer", "pause", "resume"]
+        .iter()
+        .any(|word| given(word));
+    let unexpected = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unexpected)) => &**unexpected,
+        _ => "",
+    };
     let tip = match error.kind() {
+        ErrorKind::UnknownArgument if given("transfer") && !unexpected.starts_with('-') => {
+            format!("to name the candidate: --to {unexpected}")
+        }
+        ErrorKind::UnknownArgument if unexpected == "--wait" && waits => {
+            "to limit the wait: --timeout DURATION".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument
+            if given("break") && given("--yes") && !given("--force") =>
+        {
+            "--yes belongs to --force, which also removes holders that are not expired".to_owned()
+        }
         ErrorKind::InvalidSubcommand if is_list && ["list", "ls", "get"].contains(&&*unknown) => {
             "the list needs no subcommand".to_owned()
         }

@@ -112,13 +112,10 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let text = match text {
         Ok(text) => text,
         Err(error) => {
-            let remedy = match error.kind() {
-                ErrorKind::NotFound => {
-                    "; no daemon of this lease runs here, or its --directory differs"
-                }
-                _ => "",
+            let why = match error.kind() {
+                ErrorKind::NotFound => missing(directory, lease),
+                _ => format!("cannot read {}: {error}", path.display()),
             };
-            let why = format!("cannot read {}: {error}{remedy}", path.display());
             return Judgement::cannot_tell(why);
         }
     };
@@ -127,6 +124,18 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
         (Ok(boot_id), Ok(namespace)) => judge(&text, lease, boot_id.as_deref(), namespace, now),
         (Err(error), _) | (_, Err(error)) => Judgement::cannot_tell(error.to_string()),
     }
+}
+
+/// With a lease, the directory may also be the parent of the status directory.
+fn missing(directory: &Path, lease: Option<&str>) -> String {
+    let mut looked = directory.join(JSON_FILE).display().to_string();
+    if let Some(lease) = lease.filter(|lease| !directory.ends_with(lease)) {
+        let below = directory.join(lease).join(JSON_FILE);
+        looked += &format!(" or {}", below.display());
+    }
+    format!(
+        "{looked} does not exist; no daemon of this lease runs here, or its --directory differs"
+    )
 }
 
 fn read(path: &Path) -> io::Result<String> {

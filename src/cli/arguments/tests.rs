@@ -97,6 +97,12 @@ fn tips_name_the_probable_flag_or_the_dashes() {
         (&["pause"], "leasehold leases lists the leases"),
         (&["locks", "break"], "leasehold locks lists the locks"),
         (&["transfer", "orders"], "--candidates lists the candidates"),
+        (&["transfer", "orders", "pod-2"], "--to pod-2"),
+        (
+            &["step-down", "orders", "--wait", "5s"],
+            "--timeout DURATION",
+        ),
+        (&["locks", "break", "jobs", "--yes"], "belongs to --force"),
     ] {
         let text = said(arguments);
         assert!(text.contains(tip), "{arguments:?}: {text}");

@@ -416,7 +416,7 @@ fn role_news(transition: &Transition) -> String {
             format!("leads{token}{}", reason.unwrap_or_default())
         }
         (Role::Leader, _) if transition.reason == Some(Reason::WorkloadExit) => {
-            "stops leading: the command does not run (workload_exit)".to_owned()
+            "stops leading: the command ended (workload_exit)".to_owned()
         }
         (Role::Leader, _) => format!("stops leading: {}", reason.unwrap_or("unknown")),
         (Role::Stopping, _) => "stopped leading".to_owned(),
