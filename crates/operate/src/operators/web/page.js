@@ -21,6 +21,7 @@ const ONLY = {
 const known = new Map(); // Maps each name to { doc, at, text }.
 let stale = null; // Names that were not yet received again after a reset.
 let order = []; // Names as shown, and the headings of groups.
+let isLong = false; // True if only the rows in view are drawn.
 let isUpdated = false; // True if the order has changed since the rows were drawn.
 let areOthersOpen = false; // True if the rows of other documents are shown.
 let tops = [0]; // Offset of each row, and of the end, from the first row in pixels.
@@ -133,14 +134,19 @@ function arrange() {
   const filled = Object.entries(groups).filter(([, values]) => values.length);
   const count = filled.reduce((sum, [, values]) => sum + values.length, 0);
   order = [];
+  let headings = 0;
   for (const [group, values] of filled) {
     const sign = orderOf(group).descending ? -1 : 1;
     values.sort((a, b) => sign * compare(a[0], b[0]) || collator.compare(a[1], b[1]));
     // MongoDB names cannot contain a zero byte.
-    if (filled.length > 1 || group === "foreign") order.push(`\0${GROUPS[group]} (${values.length})`);
+    if (filled.length > 1 || group === "foreign") {
+      order.push(`\0${GROUPS[group]} (${values.length})`);
+      headings += 1;
+    }
     if (group === "foreign" && !areOthersOpen && !words.length) continue;
     for (const [, name] of values) order.push(name);
   }
+  isLong = order.length - headings > ALL_MAX;
   measure();
   const total = known.size;
   setText(byId("count"), !hasData() ? "" : count === total && !only && !kind ? `${total} document${total === 1 ? "" : "s"}` : `${count} of ${total}`);
@@ -211,7 +217,7 @@ function renderRows() {
   const seen = Math.max(0, (found < 0 ? order.length : found - 1) - OVERSCAN);
   const end = below(top + innerHeight);
   const unseen = Math.min(order.length, (end < 0 ? order.length : end) + OVERSCAN);
-  const [first, last] = order.length > ALL_MAX ? [seen, unseen] : [0, order.length];
+  const [first, last] = isLong ? [seen, unseen] : [0, order.length];
   const names = order.slice(first, last);
   const wanted = new Set(names);
   for (const [name, row] of rows) {
