@@ -57,6 +57,8 @@ async fn a_phone_scrolls_in_one_direction_only() {
         .value("scrollTo(0, document.body.scrollHeight)")
         .await;
     browser.until(lower).await;
+    let hidden = "[...document.querySelectorAll('#rows .calm .notes')].filter((one) => one.textContent && one.offsetHeight < 15).length";
+    assert_eq!(browser.value(hidden).await, 0, "a note is hidden");
     browser.value("scrollTo(0, 0)").await;
     browser
         .until("document.querySelector('#rows .group')?.textContent.startsWith('Attention')")
