@@ -145,7 +145,13 @@ function isUnclaimed(doc, at, now) {
   return found === "expired" || found === "free" && !doc.paused && !(ended < UNCLAIMED_MS);
 }
 
-const isAlarming = (doc, at, now) => isGone(state(doc, at, now)) || isUnclaimed(doc, at, now);
+// The kind of a document. A lease or lock is unreadable if it is damaged or has a newer schema.
+const kindOf = (doc) => doc.unreadable || doc.kind;
+
+const isAlarming = (doc, at, now) => Boolean(doc.unreadable) || isGone(state(doc, at, now)) || isUnclaimed(doc, at, now);
+
+// During an outage, the note is in the past tense, like the states.
+const unclaimedNote = () => `no candidate ${outage && outage.to == null ? "acquired" : "acquires"} it`;
 
 function needsAttention(doc, at, now) {
   const found = state(doc, at, now);
@@ -207,7 +213,7 @@ function notes(doc, at, now) {
     if (doc.request) parts.push(request(doc));
     if (doc.reserved_for && !doc.holder) parts.push(`reserved for ${doc.reserved_for.identity}`);
     if (doc.holder && doc.holder.token !== doc.token) parts.push(`token raised to ${doc.token}`);
-    if (state(doc, at, now) === "free" && isUnclaimed(doc, at, now)) parts.push("no candidate acquires it");
+    if (state(doc, at, now) === "free" && isUnclaimed(doc, at, now)) parts.push(unclaimedNote());
   }
   return parts.join("; ");
 }
