@@ -199,7 +199,7 @@ function renderFacts() {
   const found = state(doc, at, now);
   const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
   dialog.className = `${found}${isUnconfirmed(doc, at, now) ? " unseen" : ""}${unclaimed}`;
-  setText(byId("details-kind"), doc.kind === "foreign" ? "Other document" : doc.kind === "lock" ? "Lock" : "Lease");
+  setText(byId("details-kind"), { lease: "Lease", lock: "Lock", foreign: "Other document" }[kindOf(doc)]);
   const why = holder ? evidence(doc, holder, at, now) : [];
   offerActions(doc);
   renderCommands(doc);

@@ -137,7 +137,11 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
                 .into();
             object
         }
-        Content::Foreign(_) => named(seen, "foreign", render::object(seen, None, now)),
+        Content::Foreign(_) => {
+            let mut object = named(seen, "foreign", render::object(seen, None, now));
+            object["unreadable"] = seen.entry.kind.into();
+            object
+        }
     }
 }
 

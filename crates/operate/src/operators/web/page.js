@@ -109,7 +109,7 @@ function isShown(entry, words, kind, now) {
     if (!needsAttention(doc, at, now)) return false;
   } else if (kind === "alone") {
     if (!hasNoStandby(doc)) return false;
-  } else if (kind && doc.kind !== kind) return false;
+  } else if (kind && kindOf(doc) !== kind) return false;
   return words.every((word) => text.includes(word) || found.includes(word));
 }
 
@@ -180,7 +180,7 @@ function renderSummary(now) {
   const alarms = new Set();
   for (const [name, entry] of known) {
     const found = state(entry.doc, entry.at, now);
-    totals[entry.doc.kind] += 1;
+    totals[kindOf(entry.doc)] += 1;
     for (const key in counts) counts[key] += ONLY[key](entry, found, now);
     if (isAlarming(entry.doc, entry.at, now)) alarms.add(name);
   }
@@ -269,7 +269,7 @@ function render() {
 function searched(doc) {
   const now = performance.now();
   const names = doc.kind === "lock" ? [...doc.holders, ...doc.queue].map((entry) => entry.identity) : [holderName(doc, now)];
-  return [doc.name, doc.kind, ...names, notes(doc, now, now)].join("\n").toLowerCase();
+  return [doc.name, kindOf(doc), ...names, notes(doc, now, now)].join("\n").toLowerCase();
 }
 
 // Opens the details of the document in the page's URL.

@@ -54,9 +54,9 @@ function renderRow(row, name, now) {
   ];
   const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
   const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
-  const className = `${found}${unseen}${unclaimed} kind-${doc.kind}${isCalm ? " calm" : ""}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
+  const className = `${found}${unseen}${unclaimed} kind-${kindOf(doc)}${isCalm ? " calm" : ""}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
   if (row.className !== className) row.className = className;
-  setText(row.firstChild.firstChild, `${doc.kind} `);
+  setText(row.firstChild.firstChild, `${kindOf(doc)} `);
   texts.forEach((text, index) => {
     if (text == null) return;
     const cell = row.children[index];

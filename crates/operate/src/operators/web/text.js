@@ -155,7 +155,7 @@ const unclaimedNote = () => `no candidate ${outage && outage.to == null ? "acqui
 
 function needsAttention(doc, at, now) {
   const found = state(doc, at, now);
-  if (doc.paused || doc.request || isUnclaimed(doc, at, now)) return true;
+  if (doc.unreadable || doc.paused || doc.request || isUnclaimed(doc, at, now)) return true;
   return ["late", "silent", "expired"].includes(found);
 }
 
@@ -195,6 +195,7 @@ function paused(doc, now) {
 }
 
 function notes(doc, at, now) {
+  if (doc.unreadable) return `unreadable ${doc.unreadable}: ${doc.foreign}`;
   if (doc.kind === "foreign") return `not a lease: ${doc.foreign}`;
   const holder = principal(doc, at, now);
   const parts = holder ? evidence(doc, holder, at, now) : [];

@@ -4,7 +4,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, doc};
 
 use super::super::display::{PastHolder, history, list, named, shown, text};
-use super::super::document::{self, LOCK_KIND, date};
+use super::super::document::{self, KIND, LOCK_KIND, date};
 use super::super::lock::{kept_until, read as read_lock};
 use super::super::roll_call::{self, RollCall};
 use super::actions::{ActionKind, RETIRE};
@@ -30,13 +30,20 @@ pub struct CollectionEntry {
     pub name: String,
     /// The content.
     pub content: Content,
+    /// The kind that the document states, `lease` or `lock`; `None` for any other kind. Foreign
+    /// content of one of these kinds is damaged, or has a newer schema.
+    pub kind: Option<&'static str>,
 }
 
 impl CollectionEntry {
     /// Reads a document; `None` if its `_id` is not a string.
     pub fn of(document: &Document) -> Option<Self> {
         let name = name_of(document)?;
-        let content = if document.get_str("kind").ok() == Some(LOCK_KIND) {
+        let stated = document.get_str("kind").ok();
+        let kind = [KIND, LOCK_KIND]
+            .into_iter()
+            .find(|kind| stated == Some(kind));
+        let content = if kind == Some(LOCK_KIND) {
             match read_lock(document) {
                 FoundLock::Lock(lock) => Content::Lock(Box::new(LockRecord {
                     kept_until: kept_until(document),
@@ -53,7 +60,11 @@ impl CollectionEntry {
                 Found::Missing => return None,
             }
         };
-        Some(Self { name, content })
+        Some(Self {
+            name,
+            content,
+            kind,
+        })
     }
 }
 

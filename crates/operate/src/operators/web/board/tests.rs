@@ -11,6 +11,7 @@ fn entry(name: &str, why: &str) -> CollectionEntry {
     CollectionEntry {
         name: name.to_owned(),
         content: Content::Foreign(why.to_owned()),
+        kind: None,
     }
 }
 
