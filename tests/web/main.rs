@@ -12,6 +12,7 @@ mod events;
 mod kept;
 mod links;
 mod look;
+mod many;
 mod metrics;
 mod page;
 mod production;
