@@ -21,6 +21,22 @@ fn the_exit_code_is_the_exit_code_of_the_command() {
     assert_eq!(place.run(&["lock", "codes", "--", "/etc/passwd"]).code, 126);
 }
 
+/// With flock(1) too, a program is looked up only once the lock is held.
+#[test]
+fn a_program_may_be_installed_during_the_wait() {
+    let place = Place::new();
+    let holder = place.holder("install", &[]);
+    let program = place.path("installed");
+    let program = program.to_str().unwrap();
+    let refused = place.run(&["lock", "install", "--no-wait", "--", program]);
+    refused.says(75, "not acquired: held by ");
+    let mut waiter = place.start(&["lock", "install", "--", program]);
+    waiter.wait_logged("no such file or directory; waiting nevertheless, because");
+    std::fs::copy("/bin/true", program).unwrap();
+    holder.signal(Signal::TERM);
+    assert_eq!(waiter.output().code, 0);
+}
+
 #[test]
 fn a_command_gets_its_lock_and_tokens_grow() {
     let place = Place::new();

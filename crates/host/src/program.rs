@@ -2,8 +2,10 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
@@ -35,9 +37,10 @@ fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), Errno> {
     };
     let mut why = Errno::NOENT;
     for candidate in candidates {
-        match accessat(CWD, candidate, Access::EXEC_OK, AtFlags::EACCESS) {
+        match accessat(CWD, &candidate, Access::EXEC_OK, AtFlags::EACCESS) {
             Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(Errno::ACCESS) => why = Errno::ACCESS,
+            // Without faccessat2 (before Linux 5.8), the check ignores ambient capabilities.
+            Err(Errno::ACCESS) if !may_be_executable(&candidate) => why = Errno::ACCESS,
             // Only exec itself can decide.
             Ok(()) | Err(_) => return Ok(()),
         }
@@ -45,11 +48,12 @@ fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), Errno> {
     Err(why)
 }
 
+fn may_be_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

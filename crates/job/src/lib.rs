@@ -38,7 +38,6 @@ use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::log::{self, LogFormat};
 use leasehold_host::privacy::hide_from_the_user;
-use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Relays, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
@@ -119,12 +118,8 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
-    if let Some(program) = args.command.first() {
+    if !args.command.is_empty() {
         prerequisites()?;
-        if let Err(error) = check_executable(program) {
-            messages.say(&error.problem());
-            return Ok(error.exit.into());
-        }
     }
     let job = Job {
         args: &args,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::{Level, enabled, info};
+use tracing::{Level, enabled, info, warn};
 
 use super::Job;
 use super::contender_log::{ContenderLog, WaitReports};
@@ -15,6 +15,7 @@ use leasehold_core::lock::{Ahead, End, LockStatus, QUEUE_MAX, Standing};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::ErrorThrottle;
+use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_mongodb::store::foreign_document;
@@ -251,15 +252,19 @@ impl<'a> LockAttempt<'a> {
     /// Reports the holders: at a terminal after each change, otherwise only once, in the log.
     fn log_holders(&self, status: &LockStatus, reported: &mut String) {
         let messages = self.job.messages;
-        if messages.quiet {
-            return;
-        }
         // At the head of the queue of a free lock, a contender waits only for its own write.
         let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
         let Some(whom) = whom else { return };
+        let first = reported.is_empty();
+        reported.clone_from(&whom);
+        if first {
+            self.warn_of_program();
+        }
+        if messages.quiet {
+            return;
+        }
         self.reported.announced.store(true, Ordering::Relaxed);
         let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
-        let first = reported.is_empty();
         if messages.is_plain() {
             if enabled!(Level::INFO) && (first || io::stderr().is_terminal()) {
                 messages.print(&format!("waiting: {whom}"));
@@ -269,7 +274,18 @@ impl<'a> LockAttempt<'a> {
         } else if first {
             info!(%lock, %identity, "waiting for the lock: {whom}");
         }
-        *reported = whom;
+    }
+
+    /// Shows a misspelt name early. As with flock(1), a program may be installed during the wait.
+    fn warn_of_program(&self) {
+        let program = self.job.args.command.first();
+        if let Some(Err(error)) = program.map(|program| check_executable(program)) {
+            warn!(
+                lock = %self.job.args.name,
+                "{}; waiting nevertheless, because the program may be installed meanwhile",
+                error.problem()
+            );
+        }
     }
 }
 
