@@ -128,6 +128,23 @@ fn the_lines_of_a_lock_name_the_lock_unless_a_format_is_configured() {
 }
 
 #[test]
+fn only_the_first_and_the_last_line_of_a_lock_name_the_remedy() {
+    let runtime = Files::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(["lock", "jobs", "--no-wait", "--lease-duration=4s", NOWHERE]);
+    command.args(["--", "true"]).env_clear();
+    command.env("XDG_RUNTIME_DIR", runtime.path());
+    let output = command.output().expect("a working fixture");
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+    let lines = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        lines.contains("leasehold: lock jobs: still no primary (attempt "),
+        "{lines}"
+    );
+    assert_eq!(lines.matches("check host and port").count(), 2, "{lines}");
+}
+
+#[test]
 fn colors_depend_on_the_terminal_and_no_color() {
     let files = Files::new();
     let directory = directory(&files);

@@ -35,6 +35,8 @@ pub(super) struct ContenderLog {
     pub(super) reported: Arc<WaitReports>,
     pub(super) reads: ErrorThrottle,
     pub(super) writes: ErrorThrottle,
+    /// The kind and code of the last failure that was printed with its remedy.
+    pub(super) printed: Option<(&'static str, Option<i32>)>,
 }
 
 impl LockSurfaces for ContenderLog {
@@ -67,11 +69,31 @@ impl LockSurfaces for ContenderLog {
             LockNotice::Evicted {
                 identity,
                 token,
-                state: EntryState::Kept,
+                state,
+                silent,
+            } if self.messages.is_plain() => {
+                let kept = *state == EntryState::Kept;
+                let token = token.map(|token| format!(" (token {})", token.get()));
+                let who = format!("{identity}{}", token.unwrap_or_default());
+                if kept && enabled!(Level::INFO) {
+                    self.messages
+                        .print(&format!("removed {}: {who}", evicted(*state)));
+                } else if !kept && enabled!(Level::WARN) {
+                    let silent = shown(Duration::from_millis(millis(*silent)));
+                    self.messages.print(&format!(
+                        "removed {}: {who}, silent for {silent}",
+                        evicted(*state)
+                    ));
+                }
+            }
+            LockNotice::Evicted {
+                identity,
+                token,
+                state: state @ EntryState::Kept,
                 ..
             } => info!(
                 %lock, %identity, token = token.map(Token::get),
-                "removed an ended holder whose minimum hold has passed"
+                "removed {}", evicted(*state)
             ),
             LockNotice::Evicted {
                 identity,
@@ -81,10 +103,7 @@ impl LockSurfaces for ContenderLog {
             } => warn!(
                 %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
                 state = state.as_str(),
-                "removed an expired {}", match state {
-                    EntryState::Held | EntryState::Kept => "holder",
-                    EntryState::Granted | EntryState::Waiting => "waiter",
-                }
+                "removed {}", evicted(*state)
             ),
             LockNotice::PlaceLost => {
                 warn!(%lock, "lost the place in the queue; rejoining at the end")
@@ -141,7 +160,26 @@ impl LockSurfaces for ContenderLog {
                     };
                     let what = format!("MongoDB {what} failed (attempt {failures}){retry}");
                     if self.messages.is_plain() && enabled!(Level::WARN) {
-                        self.messages.print(&format!("{what}: {failure}"));
+                        let kind = Some((failure.kind, failure.code));
+                        let joins = begins && operation != "read";
+                        if joins && failure.retry == RetryPolicy::Reconfigure {
+                            // The contender gives up, and names the failure.
+                        } else if self.printed == kind && failures > 1 {
+                            let lasts = shown(Duration::from_millis(millis(failing_for)));
+                            let of = match joins {
+                                true => format!("{lasts} of {}", shown(self.patience)),
+                                false => lasts,
+                            };
+                            let still = match failure.kind {
+                                absent if absent.starts_with("no ") => absent.to_owned(),
+                                kind => format!("failing: {kind}"),
+                            };
+                            self.messages
+                                .print(&format!("still {still} (attempt {failures}, {of})"));
+                        } else {
+                            self.messages.print(&format!("{what}: {failure}"));
+                            self.printed = kind;
+                        }
                         return;
                     }
                     warn!(
@@ -153,6 +191,7 @@ impl LockSurfaces for ContenderLog {
             None if health.is_unchanged_by(answered) => {}
             None => {
                 if let Some((lasted, failures)) = errors.over(now) {
+                    self.printed = None;
                     if self.messages.is_plain() && enabled!(Level::INFO) {
                         let lasted = shown(lasted);
                         self.messages
@@ -175,5 +214,13 @@ impl LockSurfaces for ContenderLog {
             }
             _ => {}
         }
+    }
+}
+
+fn evicted(state: EntryState) -> &'static str {
+    match state {
+        EntryState::Kept => "an ended holder whose minimum hold has passed",
+        EntryState::Held => "an expired holder",
+        EntryState::Granted | EntryState::Waiting => "an expired waiter",
     }
 }

@@ -100,6 +100,7 @@ impl<'a> LockAttempt<'a> {
             reported: Arc::clone(&self.reported),
             reads: ErrorThrottle::default(),
             writes: ErrorThrottle::default(),
+            printed: None,
         }
     }
 

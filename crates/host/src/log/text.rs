@@ -1,6 +1,6 @@
 //! Log lines as text: time, level, message and cause, then the other fields as `name=value`.
 
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{self, Debug};
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
@@ -75,8 +75,15 @@ where
         let mut parts = Parts::default();
         event.record(&mut parts);
         parts.fields.retain(|(name, _)| name != "lock");
-        let (message, why, rest) = (&parts.message, &parts.why, parts.rest());
-        let text = format!("{}: {message}{why}{rest}", self.prefix);
+        let shown = parts.shown();
+        let fields = shown.map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
+        let fields = fields.collect::<Vec<_>>().join(", ");
+        let rest = match fields.is_empty() {
+            true => fields,
+            false => format!(" ({fields})"),
+        };
+        let (prefix, message, why) = (&self.prefix, &parts.message, &parts.why);
+        let text = format!("{prefix}: {message}{why}{rest}");
         match self.terminal {
             true => writeln!(line, "{}", folded(&text)),
             false => writeln!(line, "{text}"),
@@ -119,15 +126,24 @@ impl Parts {
     }
 
     fn rest(&self) -> String {
-        let mut rest = String::new();
-        for (name, value) in &self.fields {
-            let _ = match value.is_empty() || value.contains([' ', '"', '=']) {
-                _ if self.is_repeated(name, value) => Ok(()),
-                true => write!(rest, " {name}={value:?}"),
-                false => write!(rest, " {name}={value}"),
+        let fields = self.shown();
+        fields
+            .map(|(name, value)| format!(" {name}={value}"))
+            .collect()
+    }
+
+    fn shown(&self) -> impl Iterator<Item = (&str, String)> {
+        let fields = self.fields.iter();
+        let shown = fields.filter(|(name, value)| !self.is_repeated(name, value));
+        shown.map(|(name, value)| {
+            let quoted = value.is_empty() || value.contains([' ', '"', '=']);
+            let value = if quoted {
+                format!("{value:?}")
+            } else {
+                value.clone()
             };
-        }
-        rest
+            (name.as_str(), value)
+        })
     }
 
     fn is_repeated(&self, name: &str, value: &str) -> bool {
@@ -255,9 +271,9 @@ mod tests {
         };
         let line = "leasehold: lock backup: lost the lock: no primary is known to this process";
         let plain = written(format(false), false, log);
-        assert_eq!(plain, format!("{line} reason=deadline\n"));
+        assert_eq!(plain, format!("{line} (reason deadline)\n"));
         let folded = written(format(true), false, log);
-        assert_eq!(folded, format!("{line}\n  reason=deadline\n"));
+        assert_eq!(folded, format!("{line}\n  (reason deadline)\n"));
     }
 
     #[test]
