@@ -106,7 +106,7 @@ async fn a_minimum_hold_shows_when_it_ends() {
         0,
         &[
             "State:     kept, 0 waiting\n",
-            "\nLast successes: not recorded (use --once-per)\n",
+            "\nLast successes: none recorded (only runs with --once-per are recorded)\n",
             "the work has ended (--at-least); kept until ",
         ],
     );

@@ -35,7 +35,9 @@ pub fn ending() -> impl Iterator<Item = i32> {
 pub fn signal_name(number: i32) -> String {
     match Signal::try_from(number) {
         Ok(signal) => signal.as_str().to_owned(),
-        Err(_) => format!("SIGRTMIN+{}", number - SIGRTMIN()),
+        Err(_) if number >= SIGRTMIN() => format!("SIGRTMIN+{}", number - SIGRTMIN()),
+        // The C library reserves signals 32 and 33 for its threads.
+        Err(_) => format!("signal {number}"),
     }
 }
 
@@ -83,6 +85,7 @@ mod tests {
         for name in ["SIGALRM", "SIGPWR", "SIGRTMIN+0", "SIGRTMIN+3"] {
             assert!(names.iter().any(|known| known == name), "{names:?}");
         }
+        assert_eq!(signal_name(SIGRTMIN() - 2), "signal 32");
     }
 
     #[test]

@@ -341,7 +341,10 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
     });
     match ended.result {
         Some(CommandResult::ExitCode(code)) => object["exit_code"] = code.into(),
-        Some(CommandResult::Signal(number)) => object["signal"] = number.into(),
+        Some(CommandResult::Signal(number)) => {
+            object["signal"] = number.into();
+            object["signal_name"] = signal_name(number).into();
+        }
         None => {}
     }
     object

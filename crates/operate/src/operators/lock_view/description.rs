@@ -104,7 +104,9 @@ impl ObservedLock<'_> {
 
     fn success_rows(&self) -> Vec<Row> {
         if self.record.lock.successes.is_empty() {
-            return vec![Row::new(["not recorded (use --once-per)".to_owned()])];
+            return vec![Row::new([
+                "none recorded (only runs with --once-per are recorded)".to_owned(),
+            ])];
         }
         let newest = self.record.lock.successes.iter().rev();
         let rows = newest.map(|success| {

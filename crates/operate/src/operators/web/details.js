@@ -114,7 +114,7 @@ function showDeleted() {
 
 // How the command of a lock's holder ended.
 function result(past) {
-  if (past.signal) return `, signal ${past.signal}`;
+  if (past.signal) return `, ${past.signal_name}`;
   return past.exit_code == null ? "" : `, exit ${past.exit_code}`;
 }
 
