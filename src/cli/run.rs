@@ -358,6 +358,7 @@ impl Daemon {
                 }
                 _ = pinged => self.systemd.ping(),
                 () = self.other_kind.notified() => {
+                    warn!("exiting with code 78, because a lock has the name of this lease");
                     exit = Exit::Code(exit::CONFIGURATION);
                     self.send(Input::Shutdown).await;
                 }
