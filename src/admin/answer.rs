@@ -11,7 +11,7 @@ use super::events::events;
 use super::wait::{Wait, leader_after};
 use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX};
 use crate::clock;
-use crate::election::{Input, Status, Token};
+use crate::election::{Input, Status, StoreAnswer, Token};
 use crate::log::millis;
 use crate::publish::Surface;
 use crate::publish::metrics;
@@ -124,7 +124,7 @@ async fn answer(request: Request<Incoming>, client: &Client, state: &AdminState)
 fn ready(status: &Status, state: &AdminState) -> Answer {
     let now = ClockPair::now();
     let error = state.store_error.borrow();
-    let connection = match (error.as_ref(), &status.foreign) {
+    let connection = match (error.as_ref(), &status.store) {
         (Some(error), _) => {
             format!(
                 "MongoDB has been failing since {} ({} s): {}",
@@ -133,12 +133,14 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
                 error.message
             )
         }
-        (None, Some(why)) => format!("cannot lead: {}", foreign_document(why, "lease")),
-        (None, None) if status.store_reached => "connected to MongoDB".to_owned(),
-        (None, None) => "MongoDB has not answered yet".to_owned(),
+        (None, StoreAnswer::Foreign(why)) => {
+            format!("cannot lead: {}", foreign_document(why, "lease"))
+        }
+        (None, StoreAnswer::Usable) => "connected to MongoDB".to_owned(),
+        (None, StoreAnswer::None) => "MongoDB has not answered yet".to_owned(),
     };
     let (code, state) = match *state.ready_when.borrow() {
-        ReadyWhen::Connected if !status.store_reached => (
+        ReadyWhen::Connected if status.store == StoreAnswer::None => (
             StatusCode::SERVICE_UNAVAILABLE,
             "MongoDB has not been reached since the start",
         ),

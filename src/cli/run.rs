@@ -37,7 +37,7 @@ use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
 use crate::config::{Config, HealthCheck, Key, OnExit, Sources, UriSource};
-use crate::election::{Input, Status};
+use crate::election::{Input, Status, StoreAnswer};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log;
@@ -107,7 +107,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let trace = trace::from_environment()?;
     let json = config.log.format.json;
     let json = json.unwrap_or_else(log::is_json_by_default);
-    let log = log::start(config.log.level, log::LogFormat::of(json));
+    let log = log::start(config.log.level, log::LineFormat::of(json));
     log_sources(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
@@ -346,11 +346,11 @@ impl Daemon {
                 Ok(()) = self.status.changed() => {
                     let (status, now) = (self.status.borrow_and_update().clone(), clock::boot_now());
                     follower.changed(&status, now);
-                    if status.foreign.is_some() != reminds {
+                    if matches!(status.store, StoreAnswer::Foreign(_)) != reminds {
                         reminds = !reminds;
                         reminders.reset();
                     }
-                    if status.store_reached && !reported_ready {
+                    if status.store != StoreAnswer::None && !reported_ready {
                         reported_ready = true;
                         self.systemd.ready();
                     }
@@ -363,8 +363,9 @@ impl Daemon {
                     self.send(Input::Shutdown).await;
                 }
                 _ = reminders.tick(), if reminds => {
-                    let foreign = self.status.borrow().foreign.clone();
-                    reporter::foreign(&self.who.lease, &foreign.unwrap_or_default());
+                    if let StoreAnswer::Foreign(why) = &self.status.borrow().store {
+                        reporter::foreign(&self.who.lease, why);
+                    }
                 }
             }
         }

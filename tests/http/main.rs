@@ -21,7 +21,7 @@ use std::time::Duration;
 use leasehold::admin::{AdminState, ReadyWhen, Streams, bind};
 use leasehold::clock::boot_now;
 use leasehold::election::{
-    Authority, HolderView, Identity, Input, ResourceName, Role, Session, Status, Token,
+    Authority, HolderView, Identity, Input, ResourceName, Role, Session, Status, StoreAnswer, Token,
 };
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
@@ -56,7 +56,7 @@ fn token(n: i64) -> Token {
 fn status(role: Role) -> Status {
     Status {
         role,
-        store_reached: true,
+        store: StoreAnswer::Usable,
         token_highest: token(7),
         ..Status::initial(Session::from_bytes([1; 16]), boot_now())
     }

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 pub use self::stderr::Stderr;
-use self::text::{PlainFormat, TextFormat};
+use self::text::TextFormat;
 pub use self::throttle::{ErrorThrottle, millis};
 use crate::terminal;
 
@@ -33,7 +33,7 @@ pub fn writes_json() -> bool {
 
 /// The format of the log's lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogFormat {
+pub enum LineFormat {
     /// One JSON object per line.
     Json,
     /// Time, level, message and fields.
@@ -42,7 +42,7 @@ pub enum LogFormat {
     Plain(String),
 }
 
-impl LogFormat {
+impl LineFormat {
     /// Returns the format for the value of `log.format`.
     pub const fn of(json: bool) -> Self {
         match json {
@@ -59,7 +59,7 @@ pub struct LogHandle {
     /// The destination of the lines.
     pub stderr: Arc<Stderr>,
     /// The format of the lines.
-    pub format: LogFormat,
+    pub format: LineFormat,
 }
 
 impl LogHandle {
@@ -71,23 +71,21 @@ impl LogHandle {
 }
 
 /// Starts logging for the whole process.
-pub fn start(level: LevelFilter, format: LogFormat) -> LogHandle {
+pub fn start(level: LevelFilter, format: LineFormat) -> LogHandle {
     let (filter, level_handle) = reload::Layer::new(level);
     let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Arc::clone(&stderr))
         .with_target(false);
-    WRITES_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    WRITES_JSON.store(format == LineFormat::Json, Ordering::Relaxed);
     let error = io::stderr();
     let layer = layer.with_ansi(terminal::color(&error));
     let terminal = error.is_terminal();
+    let text = |prefix| TextFormat { terminal, prefix };
     let layer = match &format {
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
-        LogFormat::Text => layer.event_format(TextFormat { terminal }).boxed(),
-        LogFormat::Plain(prefix) => {
-            let prefix = prefix.clone();
-            layer.event_format(PlainFormat { prefix, terminal }).boxed()
-        }
+        LineFormat::Json => layer.json().flatten_event(true).boxed(),
+        LineFormat::Text => layer.event_format(text(None)).boxed(),
+        LineFormat::Plain(prefix) => layer.event_format(text(Some(prefix.clone()))).boxed(),
     };
     let subscriber = Registry::default().with(filter.and_then(layer));
     // Records of the crate `log` are not collected, because they contain build paths. This call

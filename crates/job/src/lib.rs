@@ -36,7 +36,7 @@ use leasehold_core::election::Timings;
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
-use leasehold_host::log::{self, LogFormat};
+use leasehold_host::log::{self, LineFormat};
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::signals::{Exit, Relays, Stops};
 use leasehold_host::{CommandError, exit};
@@ -80,7 +80,7 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let stderr = Arc::new(log::Stderr::open());
-        let messages = JobMessages::new(&args.name, LogFormat::Text, args.quiet, stderr, newest);
+        let messages = JobMessages::new(&args.name, LineFormat::Text, args.quiet, stderr, newest);
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     let config = loaded.lock_config().map_err(|error| {
@@ -104,8 +104,8 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
     let ignored = args.configuration.sources.ignored_variables();
     let trace = trace::from_environment()?;
     let format = match config.log.format.json {
-        Some(json) => LogFormat::of(json),
-        None => LogFormat::Plain(messages::prefix(&args.name)),
+        Some(json) => LineFormat::of(json),
+        None => LineFormat::Plain(messages::prefix(&args.name)),
     };
     let log = log::start(config.log.level, format);
     for ignored in ignored {

@@ -8,7 +8,7 @@ use tracing::{error, info};
 use leasehold_core::election::ResourceName;
 use leasehold_host::cause::not_executable;
 use leasehold_host::duration::shown;
-use leasehold_host::log::{LogFormat, Stderr};
+use leasehold_host::log::{LineFormat, Stderr};
 use leasehold_host::terminal::folded;
 
 /// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
@@ -16,7 +16,7 @@ use leasehold_host::terminal::folded;
 #[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
-    format: LogFormat,
+    format: LineFormat,
     pub(super) quiet: bool,
     stderr: Arc<Stderr>,
     newest: NewestError,
@@ -42,7 +42,7 @@ impl JobMessages {
     /// `quiet` suppresses messages that others hold the lock or have done the work.
     pub(super) fn new(
         lock: &ResourceName,
-        format: LogFormat,
+        format: LineFormat,
         quiet: bool,
         stderr: Arc<Stderr>,
         newest: &NewestError,
@@ -58,11 +58,11 @@ impl JobMessages {
 
     /// True if log lines look like messages. Then a message replaces a longer log line.
     pub(super) const fn is_plain(&self) -> bool {
-        matches!(self.format, LogFormat::Plain(_))
+        matches!(self.format, LineFormat::Plain(_))
     }
 
     pub(super) fn is_json(&self) -> bool {
-        self.format == LogFormat::Json
+        self.format == LineFormat::Json
     }
 
     pub(super) fn say(&self, what: &str) {

@@ -210,7 +210,7 @@ pub(crate) fn configured<S: Selection>(
     let config = sources.load().lock_config()?;
     let json = config.log.format.json;
     let json = json.unwrap_or_else(|| serves && log::is_json_by_default());
-    log::start(config.log.level, log::LogFormat::of(json));
+    log::start(config.log.level, log::LineFormat::of(json));
     // If the configuration is invalid, its error already names these variables.
     for ignored in sources.ignored_variables() {
         match serves {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use leasehold_clock as clock;
 use leasehold_core::election::{
-    Authority, BootTime, HolderView, Identity, ResourceName, Role, Status, Token, WallMillis,
+    Authority, BootTime, HolderView, Identity, ResourceName, Role, Status, StoreAnswer, Token,
+    WallMillis,
 };
 
 /// Schema version of `status.json`, which changes only if the meaning of a field changes.
@@ -170,10 +171,9 @@ pub fn renders_equal(one: &Status, other: &Status) -> bool {
         }),
         token_highest: Token::ZERO,
         renewed_at: None,
-        store_reached: false,
+        store: StoreAnswer::None,
         stepping_down: None,
         unnoticed: None,
-        foreign: None,
         ..status.clone()
     };
     rendered(one) == rendered(other)
@@ -254,7 +254,7 @@ impl StatusDocument {
 mod tests {
     use super::*;
     use crate::fixture::{self, at};
-    use leasehold_core::election::{HolderView, Reason, Session};
+    use leasehold_core::election::{HolderView, Reason, Session, StoreAnswer};
 
     fn who() -> Identification {
         Identification {
@@ -279,7 +279,7 @@ mod tests {
             transitions: 3,
             since: at(90),
             reason: Some(Reason::Renewed),
-            store_reached: true,
+            store: StoreAnswer::Usable,
             session: Session::from_bytes([0xab; 16]),
             ..fixture::leader(7, until)
         }

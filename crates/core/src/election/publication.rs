@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::view::LeaseView;
 use super::{
     Authority, BootTime, CandidateState, Claim, Contender, Effect, HolderView, Lease, Notice,
-    Reason, Request, Role, Status, Token, Transition,
+    Reason, Request, Role, Status, StoreAnswer, Token, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,6 @@ impl Publication {
             Effect::Transition(transition)
         });
         self.status.role = role;
-        self.status.foreign = contender.view().foreign().map(str::to_owned);
         self.status.authority = authority;
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
@@ -115,7 +114,11 @@ impl Publication {
         if let Some(tenure) = state.leading() {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
-        self.status.store_reached = contender.reads().answers_until.is_some();
+        self.status.store = match contender.view().foreign() {
+            Some(why) => StoreAnswer::Foreign(why.to_owned()),
+            None if contender.reads().answers_until.is_some() => StoreAnswer::Usable,
+            None => StoreAnswer::None,
+        };
         transition
     }
 

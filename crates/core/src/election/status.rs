@@ -75,6 +75,17 @@ pub struct HolderView {
     pub until: BootTime,
 }
 
+/// The answers of the store since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum StoreAnswer {
+    /// The store has not answered.
+    None,
+    /// The newest document is a lease, or there is no document.
+    Usable,
+    /// The newest document is not a lease of this version, for this reason.
+    Foreign(String),
+}
+
 /// The published state of a candidate. Evaluate it with [`Status::at`] before showing it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Status {
@@ -97,14 +108,12 @@ pub struct Status {
     pub token_highest: Token,
     /// Instant at which the last acknowledged acquisition or renewal was sent.
     pub renewed_at: Option<BootTime>,
-    /// True if the store has answered since the start.
-    pub store_reached: bool,
+    /// What the store has answered.
+    pub store: StoreAnswer,
     /// Token of the claim being given up, until its release is sent or the claim is lost.
     pub stepping_down: Option<Token>,
     /// Token of a lost leadership, until its workload has confirmed the loss or had time to notice.
     pub unnoticed: Option<Token>,
-    /// Why the stored document is not a lease of this version; `None` if it is.
-    pub foreign: Option<String>,
 }
 
 impl Status {
@@ -120,10 +129,9 @@ impl Status {
             reason: None,
             token_highest: Token::ZERO,
             renewed_at: None,
-            store_reached: false,
+            store: StoreAnswer::None,
             stepping_down: None,
             unnoticed: None,
-            foreign: None,
         }
     }
 

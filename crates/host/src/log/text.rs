@@ -16,6 +16,9 @@ use leasehold_clock as clock;
 pub(super) struct TextFormat {
     /// True on a terminal. The lines then contain the time of day (UTC) without the date.
     pub(super) terminal: bool,
+    /// Begins each line, in place of time and level. Names the command and the lock, so the lines
+    /// omit the field `lock`.
+    pub(super) prefix: Option<String>,
 }
 
 impl<S, N> FormatEvent<S, N> for TextFormat
@@ -29,6 +32,11 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        if let Some(prefix) = &self.prefix {
+            return writeln!(line, "{}", self.plain(prefix, parts));
+        }
         let now = humantime::format_rfc3339_millis(clock::wall_now()).to_string();
         let time = match now.split_once('T') {
             Some((_, time)) if self.terminal => time,
@@ -46,8 +54,6 @@ where
             Level::DEBUG => ("DEBUG", DIM),
             Level::TRACE => ("TRACE", DIM),
         };
-        let mut parts = Parts::default();
-        event.record(&mut parts);
         let rest = parts.rest();
         let Parts { message, why, .. } = parts;
         let (time, level, rest) = (paint(DIM, time), paint(code, name), paint(DIM, &rest));
@@ -55,25 +61,8 @@ where
     }
 }
 
-pub(super) struct PlainFormat {
-    /// Names the command and the lock, so that lines omit the field `lock`.
-    pub(super) prefix: String,
-    pub(super) terminal: bool,
-}
-
-impl<S, N> FormatEvent<S, N> for PlainFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut line: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut parts = Parts::default();
-        event.record(&mut parts);
+impl TextFormat {
+    fn plain(&self, prefix: &str, mut parts: Parts) -> String {
         parts.fields.retain(|(name, _)| name != "lock");
         let shown = parts.shown();
         let fields = shown.map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
@@ -82,11 +71,11 @@ where
             true => fields,
             false => format!(" ({fields})"),
         };
-        let (prefix, message, why) = (&self.prefix, &parts.message, &parts.why);
+        let (message, why) = (&parts.message, &parts.why);
         let text = format!("{prefix}: {message}{why}{rest}");
         match self.terminal {
-            true => writeln!(line, "{}", folded(&text)),
-            false => writeln!(line, "{text}"),
+            true => folded(&text),
+            false => text,
         }
     }
 }
@@ -185,7 +174,7 @@ mod tests {
 
     use tracing::subscriber::with_default;
     use tracing_subscriber::Registry;
-    use tracing_subscriber::fmt::{format::DefaultFields, layer};
+    use tracing_subscriber::fmt::layer;
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
@@ -204,10 +193,7 @@ mod tests {
         }
     }
 
-    fn written<F>(format: F, color: bool, log: impl FnOnce()) -> String
-    where
-        F: FormatEvent<Registry, DefaultFields> + Send + Sync + 'static,
-    {
+    fn written(format: TextFormat, color: bool, log: impl FnOnce()) -> String {
         let written = Written::default();
         let writer = written.clone();
         let text = layer()
@@ -221,7 +207,8 @@ mod tests {
 
     /// Returns the time and the rest of the line that `log` writes.
     fn line(terminal: bool, color: bool, log: impl FnOnce()) -> (String, String) {
-        let line = written(TextFormat { terminal }, color, log);
+        let prefix = None;
+        let line = written(TextFormat { terminal, prefix }, color, log);
         let (time, rest) = line.split_once(' ').expect("a time");
         (time.to_owned(), rest.to_owned())
     }
@@ -262,9 +249,9 @@ mod tests {
 
     #[test]
     fn a_plain_line_names_its_lock_once() {
-        let format = |terminal| PlainFormat {
-            prefix: "leasehold: lock backup".to_owned(),
+        let format = |terminal| TextFormat {
             terminal,
+            prefix: Some("leasehold: lock backup".to_owned()),
         };
         let log = || {
             tracing::warn!(lock = %"backup", reason = "deadline", why = "no primary is known to this process", "lost the lock");

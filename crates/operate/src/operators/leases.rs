@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use self::feed::Feed;
+use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
@@ -249,7 +249,7 @@ async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
     }
     let mut gone = silent_holders(&observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
-    let mut feed = Feed::default();
+    let mut feed = WatchFeed::default();
     loop {
         let left = next_check.since(clock::boot_now());
         let event = tokio::time::timeout(left, view.next()).await;
@@ -316,7 +316,7 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
     };
     let mut calls = RollCalls::new(session, ANSWER_SOON, ask);
     let mut first_line = 0;
-    let mut feed = Feed::default();
+    let mut feed = WatchFeed::default();
     loop {
         calls.call(&observed);
         let rows = listing.rows(&observed, calls.answered(), clock::boot_now());

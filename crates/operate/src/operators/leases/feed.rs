@@ -7,14 +7,14 @@ use leasehold_core::election::BootTime;
 use leasehold_host::log::{ErrorThrottle, millis};
 use leasehold_mongodb::store::mongo::operators::ViewEvent;
 
-pub(super) struct Feed {
+pub(super) struct WatchFeed {
     trouble: Option<String>,
     /// True if the change stream failed and has not been opened again.
     polls: bool,
     throttle: ErrorThrottle,
 }
 
-impl Default for Feed {
+impl Default for WatchFeed {
     fn default() -> Self {
         Self {
             trouble: None,
@@ -24,7 +24,7 @@ impl Default for Feed {
     }
 }
 
-impl Feed {
+impl WatchFeed {
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -85,7 +85,7 @@ mod tests {
             at,
         };
         let at = |seconds: u64| BootTime::from_nanos((1_000 + seconds) * 1_000_000_000);
-        let mut feed = Feed::default();
+        let mut feed = WatchFeed::default();
         let mut warned = 0;
         for second in 0..59 {
             let logged = feed.log(&ViewEvent::Failed(failed()), at(second));
