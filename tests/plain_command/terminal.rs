@@ -379,7 +379,9 @@ fn a_background_job_waits_on_a_terminal_that_stops_its_output() {
         let mut terminal = Terminal::new(&scene, "bash -m", &script);
         if tool == Tool::Lock {
             eventually("it waits", || {
-                scene.read("screen").contains("waiting: held by")
+                scene
+                    .read("screen")
+                    .contains("waiting for the lock: held by")
             });
         }
         if let Some(mut holder) = holder {

@@ -92,7 +92,9 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Starts `lock` with log lines that contain all fields.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> Self {
+        command.env("LEASEHOLD_LOG__FORMAT", "text");
         let file = std::fs::File::create(&log).expect("a file");
         let child = command.stdout(Stdio::null()).stderr(file).spawn();
         Self {

@@ -108,7 +108,7 @@ pub struct Status {
     pub token_highest: Token,
     /// Instant at which the last acknowledged acquisition or renewal was sent.
     pub renewed_at: Option<BootTime>,
-    /// What the store has answered.
+    /// The store's answers since the start.
     pub store: StoreAnswer,
     /// Token of the claim being given up, until its release is sent or the claim is lost.
     pub stepping_down: Option<Token>,

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::arguments::ConnectionArgs;
 use leasehold_cli::keys::Selection;
-use leasehold_config::nearest;
+use leasehold_config::{Key, nearest};
 use leasehold_core::election::ResourceName;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection};
 
@@ -51,7 +51,8 @@ fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
     let sources = &connection.configuration.sources;
     let files = sources.files.iter();
     let files = files.map(|file| format!(" --config {}", quoted(&file.display().to_string())));
-    let flags = sources.flags.iter().map(|(key, value)| {
+    let connection = |(key, _): &&(&Key, String)| key.section == "mongodb";
+    let flags = sources.flags.iter().filter(connection).map(|(key, value)| {
         let value = if key.secret {
             "…".to_owned()
         } else {

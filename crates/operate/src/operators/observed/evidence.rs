@@ -128,9 +128,9 @@ impl Silence {
         let after_outage = blind.is_some_and(|blind| blind > BLIND_TOLERATED);
         if self.revision != revision || after_outage && !was_gone {
             *self = Self {
-                // A renewal that was written during an outage may be old, and the holder may have
-                // stopped since then.
-                renewal_seen: self.revision != revision && !after_outage,
+                // A renewal from the time of an outage may be old, and the holder may have stopped
+                // since then. The server may apply this renewal just after the outage.
+                renewal_seen: self.revision != revision && !after_outage && !self.after_outage,
                 after_outage,
                 ..Self::new(revision, at)
             };
@@ -291,6 +291,13 @@ mod tests {
         assert_eq!(seen(silence, 66_000, at(308)).liveness, Liveness::Silent);
         assert_eq!(seen(silence, 2_000, at(302)).liveness, Liveness::Renews);
         silence.observe(renewed, at(303));
+        assert!(
+            !silence.renewal_seen,
+            "the outage may have delayed the write"
+        );
+        assert_eq!(seen(silence, 33_000, at(304)).liveness, Liveness::Silent);
+        assert_eq!(seen(silence, 1_000, at(304)).liveness, Liveness::Renews);
+        silence.observe(Some(Revision::from_bytes([3; 16])), at(306));
         assert!(silence.renewal_seen);
     }
 }
