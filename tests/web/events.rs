@@ -4,12 +4,14 @@
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Child;
 
-use crate::server::{Events, LONG, Server, run, shared_stage, stage_of};
+use crate::many::many;
+use crate::production::collection;
+use crate::server::{Events, LONG, Server, shared_stage, stage_of};
 
 /// Starts a job that holds the lock `job` for ten minutes.
 pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
@@ -139,18 +141,7 @@ async fn all_pieces(events: &mut Events) -> usize {
 #[tokio::test]
 async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     let stage = shared_stage().await;
-    let uri = stage.set().uri();
-    let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
-    assert_eq!(run(stage.command(&uri, &created)).await.0, 0);
-    let database = stage.set().client().database(stage.database());
-    let collection = database.collection::<Document>(stage.collection());
-    let lease = collection.find_one(doc! {}).await.unwrap().unwrap();
-    let leases = (1..1_000).map(|number| {
-        let mut lease = lease.clone();
-        lease.insert("_id", format!("lease-{number}"));
-        lease
-    });
-    collection.insert_many(leases).await.unwrap();
+    many(&stage, 1_000).await;
     let server = Server::start(&stage, &[]).await;
     server.wait_ready().await;
     let mut events = server.events().await;
@@ -158,7 +149,8 @@ async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     assert_eq!(events.documents.len(), 1_000);
     // A browser that connects after renewals gets all documents too.
     let renewal = doc! { "$set": { "revision": mongodb::bson::Uuid::new() } };
-    collection.update_many(doc! {}, renewal).await.unwrap();
+    let leases = collection(&stage);
+    leases.update_many(doc! {}, renewal).await.unwrap();
     let mut renewed = 0;
     while renewed < 1_000 {
         let event = events.next().await.unwrap();
@@ -168,10 +160,7 @@ async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     let mut second = server.events().await;
     assert_eq!(all_pieces(&mut second).await, 16);
     assert_eq!(second.documents.len(), 1_000);
-    collection
-        .delete_one(doc! { "_id": "lease-7" })
-        .await
-        .unwrap();
+    leases.delete_one(doc! { "_id": "lease-7" }).await.unwrap();
     events
         .until("the deletion", |events, _| {
             !events.documents.contains_key("lease-7")

@@ -1,6 +1,6 @@
 //! Goal: in a browser, a list of a thousand leases is fast, and all leases can be found.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use serde_json::json;
 
 use crate::browser::Browser;
@@ -78,12 +78,12 @@ async fn a_thousand_leases_are_searched_sorted_and_reached_by_keyboard() {
     browser.close().await;
 }
 
-async fn many(stage: &leasehold_testbed::Stage, count: usize) {
+/// Creates this number of free leases, `lease-0` and so on.
+pub(crate) async fn many(stage: &leasehold_testbed::Stage, count: usize) {
     let uri = stage.set().uri();
     let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
     assert_eq!(run(stage.command(&uri, &created)).await.0, 0);
-    let database = stage.set().client().database(stage.database());
-    let collection = database.collection::<Document>(stage.collection());
+    let collection = collection(stage);
     let lease = collection.find_one(doc! {}).await.unwrap().unwrap();
     let leases = (1..count).map(|number| {
         let mut lease = lease.clone();
