@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::deviations::TERMINAL;
 use crate::ends::shown;
 use crate::table::{Row, judge};
-use crate::tool::{Place, Scene, Tool, eventually};
+use crate::tool::{Place, Scene, Tool, eventually, eventually_or};
 
 const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
@@ -239,6 +239,18 @@ impl Drop for Terminal {
     }
 }
 
+/// Returns the processes of a scene with their states, process groups and foreground groups.
+fn processes(scene: &Scene<'_>) -> String {
+    let found = pid::with_variable("XDG_RUNTIME_DIR", &scene.directory);
+    let line = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<_> = stat.split(' ').take(8).collect();
+        fields.join(" ")
+    };
+    let lines: Vec<_> = found.into_iter().map(line).collect();
+    lines.join("\n")
+}
+
 /// Runs the situation. Returns the shell's exit status and the lines of the file `noted`.
 fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let Situation {
@@ -251,9 +263,18 @@ fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
     let mut end = None;
     for step in steps {
         match step {
-            Sees(line) => eventually(&format!("{name}, {:?}: {line}", scene.tool), || {
-                scene.read("noted").contains(&format!("{line}\n"))
-            }),
+            Sees(line) => eventually_or(
+                &format!("{name}, {:?}: {line}", scene.tool),
+                || {
+                    format!(
+                        "noted:\n{}screen:\n{}\n{}",
+                        scene.read("noted"),
+                        scene.read("screen"),
+                        processes(scene)
+                    )
+                },
+                || scene.read("noted").contains(&format!("{line}\n")),
+            ),
             Presses(keys) => terminal.press(keys),
             HangsUp => {
                 let _ = terminal.script.kill();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, run, skip};
+use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, pid, run, skip};
+use rustix::process::Signal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
@@ -101,6 +102,27 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    /// After a failure, kills the processes that still run. A daemon would create its status
+    /// directory again after the removal.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let end = Instant::now() + LONG;
+        loop {
+            let left = pid::with_variable("XDG_RUNTIME_DIR", self.scratch.path());
+            if left.is_empty() || Instant::now() > end {
+                return;
+            }
+            for process in left {
+                pid::signal_if_there(process, Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 impl Scene<'_> {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -188,10 +210,23 @@ impl Scene<'_> {
     }
 }
 
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    eventually_or(what, String::new, condition);
+}
+
+/// Waits for a condition. After a timeout, fails with this description of what was seen.
+pub(crate) fn eventually_or(
+    what: &str,
+    seen: impl Fn() -> String,
+    mut condition: impl FnMut() -> bool,
+) {
     let end = Instant::now() + LONG;
     while !condition() {
-        assert!(Instant::now() < end, "timed out waiting for: {what}");
+        assert!(
+            Instant::now() < end,
+            "timed out waiting for: {what}\n{}",
+            seen()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -56,6 +56,22 @@ pub fn children(pid: u32) -> Vec<u32> {
     pids.map(|pid| pid.parse().expect("a child's id")).collect()
 }
 
+/// Returns the live processes that were started with an environment variable whose value is a path
+/// below a directory.
+pub fn with_variable(name: &str, directory: &Path) -> Vec<u32> {
+    let assignment = format!("{name}={}", directory.display());
+    let has_variable = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| variable.starts_with(assignment.as_bytes()))
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(has_variable)
+        .filter(|pid| is_alive(*pid))
+        .collect()
+}
+
 /// Returns the fields of /proc/pid/stat after the process's name, which may contain any character.
 /// The first of these fields is the state.
 fn stat(pid: u32) -> Option<Vec<String>> {
