@@ -1,7 +1,9 @@
 //! Goal: the daemon notifies systemd of its readiness, its status, its liveness (watchdog) and its
-//! stop. Method: receives the notifications on a datagram socket, in place of systemd.
+//! stop, and only a configuration error delays its restart. Method: receives the notifications on a
+//! datagram socket, and runs the shell command of the packaged unit, in place of systemd.
 
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 
 use leasehold_testbed::DaemonTimings;
 
@@ -120,4 +122,23 @@ async fn a_frozen_daemon_does_not_ping() {
     })
     .await;
     assert_eq!(manager.count("WATCHDOG=1"), pings);
+}
+
+#[test]
+fn the_unit_delays_a_restart_only_after_a_configuration_error() {
+    let unit = include_str!("../../packaging/systemd/leasehold@.service");
+    let script = unit.split_once("ExecStopPost=sh -c '").unwrap().1;
+    let script = script.split_once("'\n").unwrap().0.replace("$$", "$");
+    let script = format!("sleep() {{ echo \"waits $1\"; }}; {script}");
+    let after = |status: &str| {
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &script]).env("EXIT_STATUS", status);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(after("78"), "waits 10\n");
+    for status in ["0", "1", "KILL"] {
+        assert_eq!(after(status), "", "{status}");
+    }
 }
