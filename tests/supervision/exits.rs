@@ -54,6 +54,16 @@ async fn a_command_that_cannot_be_executed_has_the_exit_code_that_shells_use() {
     std::fs::set_permissions(&file, executable).unwrap();
     let daemon = run("c").start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);
+    let why = "its interpreter \"/nowhere/interpreter\" does not exist";
+    let message = format!("cannot execute {}: {why}", file.display());
+    let told = |r: &serde_json::Value| r["message"] == message;
+    assert!(daemon.log_records().iter().any(told), "{}", daemon.logs());
+    let document = contest.stored().try_get().await;
+    assert_eq!(document, None, "the lease was not acquired");
+    // Only exec itself finds a relative interpreter.
+    std::fs::write(&file, "#!nowhere/interpreter\n").unwrap();
+    let daemon = run("d").start();
+    assert_eq!(daemon.wait_exit(LONG).await, 127);
     let told = |r: &serde_json::Value| {
         r["message"] == "failed to execute the workload"
             && r["why"] == "its interpreter or its loader does not exist"

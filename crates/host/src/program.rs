@@ -1,5 +1,7 @@
 //! Looks up a program as execvp(3) does, before a lease or a lock is acquired for the program.
 
+mod interpreter;
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -13,39 +15,60 @@ use rustix::io::Errno;
 use crate::cause::not_executable;
 use crate::{CommandError, exit};
 
+/// Reason why exec would fail.
+#[derive(Debug, PartialEq, Eq)]
+enum NotExecutable {
+    /// The search for the program failed.
+    Program(Errno),
+    /// The program names this interpreter or loader, which does not exist.
+    Interpreter(PathBuf),
+}
+
 /// Fails with the exit code of a shell if exec would not find the program, or not execute it.
 pub fn check_executable(program: &OsStr) -> Result<(), CommandError> {
-    let Err(errno) = found(program, env::var_os("PATH").as_deref()) else {
+    let Err(unusable) = found(program, env::var_os("PATH").as_deref()) else {
         return Ok(());
     };
-    let error = io::Error::from(errno);
-    let code = match errno {
-        Errno::NOENT => exit::NOT_FOUND,
-        _ => exit::CANNOT_EXECUTE,
+    let code = match &unusable {
+        NotExecutable::Program(Errno::NOENT) | NotExecutable::Interpreter(_) => exit::NOT_FOUND,
+        NotExecutable::Program(_) => exit::CANNOT_EXECUTE,
+    };
+    let why = match unusable {
+        NotExecutable::Program(errno) => not_executable(program, &io::Error::from(errno)),
+        // A carriage return at the end of the first line would be invisible.
+        NotExecutable::Interpreter(path) => format!("its interpreter {path:?} does not exist"),
     };
     let what = format!("cannot execute {}", program.display());
-    Err(CommandError::new(code, what).because(not_executable(program, &error)))
+    Err(CommandError::new(code, what).because(why))
 }
 
 /// Without PATH, the C library decides where to search.
-fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), Errno> {
+fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), NotExecutable> {
     let is_path = program.is_empty() || program.as_encoded_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = match path {
         _ if is_path => vec![program.into()],
         Some(path) => env::split_paths(path).map(|it| it.join(program)).collect(),
         None => return Ok(()),
     };
-    let mut why = Errno::NOENT;
+    let (mut is_denied, mut lacking) = (false, None);
     for candidate in candidates {
         match accessat(CWD, &candidate, Access::EXEC_OK, AtFlags::EACCESS) {
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             // Without faccessat2 (before Linux 5.8), the check ignores ambient capabilities.
-            Err(Errno::ACCESS) if !may_be_executable(&candidate) => why = Errno::ACCESS,
-            // Only exec itself can decide.
-            Ok(()) | Err(_) => return Ok(()),
+            Err(Errno::ACCESS) if !may_be_executable(&candidate) => is_denied = true,
+            Ok(()) | Err(_) => match interpreter::missing(&candidate) {
+                // exec fails with ENOENT, and the search continues.
+                Some(missing) => lacking = Some(missing),
+                // Only exec itself can decide.
+                None => return Ok(()),
+            },
         }
     }
-    Err(why)
+    Err(match lacking {
+        _ if is_denied => NotExecutable::Program(Errno::ACCESS),
+        Some(interpreter) => NotExecutable::Interpreter(interpreter),
+        None => NotExecutable::Program(Errno::NOENT),
+    })
 }
 
 fn may_be_executable(path: &Path) -> bool {
@@ -59,25 +82,40 @@ mod tests {
     #[test]
     fn a_program_is_looked_up_as_exec_does() {
         let place = tempfile::tempdir().expect("a directory");
-        let write = |name: &str, mode| {
+        let write = |name: &str, content: &str, mode| {
             let path = place.path().join(name);
-            fs::write(&path, "#!/bin/sh\n").expect("a file");
+            fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            fs::write(&path, content).expect("a file");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its owner");
         };
-        write("runs", 0o755);
-        write("plain", 0o644);
-        let path = format!("/nowhere:{}", place.path().display());
+        write("runs", "#!/bin/sh\n", 0o755);
+        write("plain", "#!/bin/sh\n", 0o644);
+        write("lacks", "#!/no/such\n", 0o755);
+        write("first/runs", "#!/no/such\n", 0o755);
+        let directory = place.path().display();
+        let path = format!("/nowhere:{directory}/first:{directory}");
         let of = |program: &str| found(program.as_ref(), Some(path.as_ref()));
         assert_eq!(of("runs"), Ok(()));
-        assert_eq!(of("plain"), Err(Errno::ACCESS));
-        assert_eq!(of("missing"), Err(Errno::NOENT));
-        assert_eq!(of(""), Err(Errno::NOENT));
-        assert_eq!(of("./missing"), Err(Errno::NOENT));
-        assert_eq!(of("/dev/null/x"), Err(Errno::NOENT));
+        assert_eq!(of("plain"), Err(NotExecutable::Program(Errno::ACCESS)));
+        assert_eq!(of("missing"), Err(NotExecutable::Program(Errno::NOENT)));
+        assert_eq!(of(""), Err(NotExecutable::Program(Errno::NOENT)));
+        assert_eq!(of("./missing"), Err(NotExecutable::Program(Errno::NOENT)));
+        assert_eq!(of("/dev/null/x"), Err(NotExecutable::Program(Errno::NOENT)));
+        assert_eq!(
+            of("lacks"),
+            Err(NotExecutable::Interpreter("/no/such".into()))
+        );
         assert_eq!(found("missing".as_ref(), None), Ok(()));
         let error = check_executable("/nowhere/at-all".as_ref()).expect_err("it is missing");
         assert_eq!(error.exit, 127);
         let expected = "cannot execute /nowhere/at-all: no such file or directory";
         assert_eq!(error.to_string(), expected);
+        let lacks = place.path().join("lacks");
+        let error = check_executable(lacks.as_os_str()).expect_err("it has no interpreter");
+        assert_eq!(error.exit, 127);
+        assert_eq!(
+            error.cause.as_deref(),
+            Some("its interpreter \"/no/such\" does not exist")
+        );
     }
 }
