@@ -16,6 +16,7 @@ macro_rules! planted {
 mod claim;
 pub mod deadline_policy;
 pub mod election;
+mod foreign;
 pub mod lock;
 mod named;
 #[cfg(feature = "serde")]

@@ -19,7 +19,9 @@ use crate::store::mongo::lock::{ClaimHint, LockClient, MongoLockStore};
 use crate::store::mongo::{CommandResult, StoreOptions};
 use crate::store::{Failure, StoreEvent, StoreInfo, foreign_document};
 use leasehold_clock::duration::shown;
-use leasehold_core::election::{Authority, BootTime, ResourceName, Timings, Token};
+use leasehold_core::election::{
+    Authority, BootTime, ForeignDocument, ResourceName, Timings, Token,
+};
 use leasehold_core::lock::{
     Ahead, End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold,
     Observations, OncePer, Options, Standing,
@@ -156,7 +158,7 @@ pub enum LockError {
     #[error("lock not acquired: {}", foreign_document(.why, "lock"))]
     Foreign {
         /// The reason.
-        why: String,
+        why: ForeignDocument,
     },
     /// The work succeeded recently: see [`Lock::once_per`].
     #[error("lock not acquired: the work succeeded {} ago", shown(Duration::from_secs(.ago.as_secs())))]

@@ -12,7 +12,7 @@ pub use self::kind::StoreKind;
 pub use self::mongo::FailoverSettings;
 
 use leasehold_clock::duration::shown;
-use leasehold_core::election::{Found, Operation, Outcome, Timings, Watch};
+use leasehold_core::election::{ForeignDocument, Found, Operation, Outcome, Timings, Watch};
 
 /// Keeps one lease.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -212,18 +212,11 @@ impl StoreInfo {
     }
 }
 
-/// Returns true if the document is a lock instead of a lease, or a lease instead of a lock.
-pub fn is_of_other_kind(why: &str) -> bool {
-    [" is a lease", " is a lock"]
-        .iter()
-        .any(|kind| why.ends_with(kind))
-}
-
 /// Explains that a document is not a `wanted` (lease or lock) of this version. The remedy for a
 /// newer or damaged document must not rename one replica's lease, because two replicas would then
 /// lead.
-pub fn foreign_document(why: &str, wanted: &str) -> String {
-    match is_of_other_kind(why) {
+pub fn foreign_document(why: &ForeignDocument, wanted: &str) -> String {
+    match why.is_of_other_kind() {
         true => format!("{why}; choose another {wanted} name"),
         false => format!(
             "the document of this name is not a {wanted} of this version: {why}; upgrade this \

@@ -14,7 +14,9 @@ use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::Config;
 use crate::duration::shown;
-use crate::election::{Notice, Reason, ResourceName, Role, Status, Timings, Transition, Watch};
+use crate::election::{
+    ForeignDocument, Notice, Reason, ResourceName, Role, Status, Timings, Transition, Watch,
+};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
@@ -453,7 +455,7 @@ pub(super) fn stopping(status: &Status, reloader: &Reloader, stop: StopSignal) {
     info!(%lease, "stopping: the {workload} has {grace} ({key}); {again} after 1s exits at once");
 }
 
-pub(super) fn foreign(lease: &ResourceName, why: &str) {
+pub(super) fn foreign(lease: &ResourceName, why: &ForeignDocument) {
     let why = foreign_document(why, "lease");
     error!(%lease, why, "cannot lead, leaving the document untouched");
 }

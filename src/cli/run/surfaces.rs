@@ -19,7 +19,7 @@ use crate::elector::Surfaces;
 use crate::publish::file::StatusFileHandle;
 use crate::publish::metrics::Metrics;
 use crate::publish::render::renders_equal;
-use crate::store::{StoreEvent, is_of_other_kind};
+use crate::store::StoreEvent;
 use crate::supervisor::Orders;
 
 pub(super) struct DaemonSurfaces {
@@ -81,7 +81,7 @@ impl Surfaces for DaemonSurfaces {
         self.idle_timers.disturbed();
         self.reporter.notice(notice);
         if let (Notice::Foreign { why }, Some(other_kind)) = (notice, &self.other_kind)
-            && is_of_other_kind(why)
+            && why.is_of_other_kind()
         {
             other_kind.notify_one();
         }

@@ -2,8 +2,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{
-    BootTime, Claim, Declared, Identity, Reason, Reservation, Revision, Role, Session, Token,
-    WallMillis,
+    BootTime, Claim, Declared, ForeignDocument, Identity, Reason, Reservation, Revision, Role,
+    Session, Token, WallMillis,
 };
 use crate::claim::Outbox;
 pub use crate::deadline_policy::Terms;
@@ -249,7 +249,7 @@ pub enum Notice {
     /// The document with the lease's name is foreign, and this candidate must not change it.
     Foreign {
         /// The reason.
-        why: String,
+        why: ForeignDocument,
     },
     /// A holder declares a duration outside the valid range.
     InvalidLeaseDuration {

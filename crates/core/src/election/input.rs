@@ -2,6 +2,7 @@ use super::{CallId, Lease, Timings, Token};
 use std::time::Duration;
 
 pub use crate::claim::Outcome;
+pub use crate::foreign::ForeignDocument;
 
 /// An input of [`Election::handle`](super::Election::handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -120,8 +121,8 @@ pub enum Found {
     Lease(Lease),
     /// No document.
     Missing,
-    /// A foreign document, which must not be changed (I11); the text gives the reason, for humans.
-    Foreign(String),
+    /// A foreign document, which must not be changed (I11).
+    Foreign(ForeignDocument),
 }
 
 impl Found {

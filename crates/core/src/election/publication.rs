@@ -115,7 +115,7 @@ impl Publication {
             self.status.renewed_at = Some(tenure.renewed_at);
         }
         self.status.store = match contender.view().foreign() {
-            Some(why) => StoreAnswer::Foreign(why.to_owned()),
+            Some(why) => StoreAnswer::Foreign(why.clone()),
             None if contender.reads().answers_until.is_some() => StoreAnswer::Usable,
             None => StoreAnswer::None,
         };

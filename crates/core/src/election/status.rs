@@ -1,7 +1,7 @@
 //! The published status of a candidate. Files and endpoints evaluate [`Status::at`] for each
 //! answer, so no daemon answers "leader" past its deadline.
 
-use super::{BootTime, Identity, Session, Token};
+use super::{BootTime, ForeignDocument, Identity, Session, Token};
 use crate::named::named;
 
 named! {
@@ -83,7 +83,7 @@ pub enum StoreAnswer {
     /// The newest document is a lease, or there is no document.
     Usable,
     /// The newest document is not a lease of this version, for this reason.
-    Foreign(String),
+    Foreign(ForeignDocument),
 }
 
 /// The published state of a candidate. Evaluate it with [`Status::at`] before showing it.

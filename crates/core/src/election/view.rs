@@ -1,4 +1,6 @@
-use super::{BootTime, Candidate, Found, Lease, Notice, Revision, Session, Standby, Token};
+use super::{
+    BootTime, Candidate, ForeignDocument, Found, Lease, Notice, Revision, Session, Standby, Token,
+};
 use crate::claim::{Rollback, Watermarks};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,7 +27,7 @@ impl LeaseView {
         self.document.as_ref().and_then(Found::lease)
     }
 
-    pub(super) fn foreign(&self) -> Option<&str> {
+    pub(super) fn foreign(&self) -> Option<&ForeignDocument> {
         match &self.document {
             Some(Found::Foreign(why)) => Some(why),
             _ => None,

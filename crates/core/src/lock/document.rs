@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::election::{
-    Claim, Declared, Identity, NameError, Revision, Session, Token, WallMillis, checked, text,
+    Claim, Declared, ForeignDocument, Identity, NameError, Revision, Session, Token, WallMillis,
+    checked, text,
 };
 use crate::named::named;
 
@@ -114,8 +115,8 @@ pub enum FoundLock {
     Lock(LockDocument),
     /// No document.
     Missing,
-    /// A document that must not be modified (I11), with an explanation for humans.
-    Foreign(String),
+    /// A foreign document, which must not be changed (I11).
+    Foreign(ForeignDocument),
 }
 
 /// Maximum number of keys whose last success is kept. Beyond it, the oldest success is dropped.

@@ -3,7 +3,9 @@ use std::time::Duration;
 use super::document::EntryMode;
 use super::{EntryState, LockOperation};
 use crate::claim::{Outbox, Turn};
-use crate::election::{Authority, BootTime, CallId, Claim, Identity, Session, Token, WallMillis};
+use crate::election::{
+    Authority, BootTime, CallId, Claim, ForeignDocument, Identity, Session, Token, WallMillis,
+};
 use crate::named::named;
 
 /// Maximum number of holders, and of waiters ahead, in a status for humans.
@@ -56,8 +58,8 @@ pub enum End {
     },
     /// The document of this name is not a lock of this schema (I11).
     Foreign {
-        /// Explanation for humans.
-        why: String,
+        /// The reason.
+        why: ForeignDocument,
     },
     /// The document's token has reached its maximum.
     TokensExhausted,

@@ -8,7 +8,7 @@ use super::{Installation, Primary};
 use crate::operators::did_you_mean;
 use crate::operators::observed::Evidence;
 use crate::operators::render::short;
-use leasehold_core::election::{Found, ResourceName, WallMillis};
+use leasehold_core::election::{ForeignDocument, Found, ResourceName, WallMillis};
 use leasehold_mongodb::store::mongo::WatchMode;
 use leasehold_mongodb::store::mongo::operators::Scope;
 use leasehold_mongodb::store::mongo::probe::{
@@ -208,7 +208,7 @@ impl Tried<'_> {
                 let created = "does not exist yet; the first candidate creates it";
                 Finding::ok(created.to_owned() + &near.unwrap_or_default())
             }
-            Found::Foreign(why) if why.ends_with(" is a lock") => {
+            Found::Foreign(ForeignDocument::Lock(_)) => {
                 let name = &self.installation.config.lease.name;
                 Finding::failed(
                     format!("{name} is a lock, not a lease"),

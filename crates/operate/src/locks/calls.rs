@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::operators::{OperatorError, hinted};
 use leasehold_clock as clock;
 use leasehold_config::LockConfig;
-use leasehold_core::election::{BootTime, ResourceName};
+use leasehold_core::election::{BootTime, ForeignDocument, ResourceName};
 use leasehold_core::lock::{
     Entry, EntryVersion, FoundLock, LockDocument, LockOperation, LockOutcome,
 };
@@ -165,17 +165,15 @@ impl LockCalls<'_> {
         match self.calls.read("read the lock", deadline, read).await? {
             FoundLock::Lock(lock) => Ok(Some(lock)),
             FoundLock::Missing => Ok(None),
-            FoundLock::Foreign(why) if why.ends_with(" is a lease") => {
-                Err(OperatorError::OtherKind {
-                    name: self.name.clone(),
-                    kind: "lease",
-                    expected: "lock",
-                })
-            }
+            FoundLock::Foreign(ForeignDocument::Lease(_)) => Err(OperatorError::OtherKind {
+                name: self.name.clone(),
+                kind: "lease",
+                expected: "lock",
+            }),
             FoundLock::Foreign(why) => Err(OperatorError::Foreign {
                 kind: "lock",
                 name: self.name.clone(),
-                why,
+                why: why.to_string(),
             }),
         }
     }

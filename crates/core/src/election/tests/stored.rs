@@ -9,7 +9,7 @@ pub(super) const MISSING: Outcome = Outcome::Applied(Found::Missing);
 
 /// Returns the reply to a read of a document that is not a lease of this version.
 pub(super) fn foreign() -> Outcome {
-    Outcome::Applied(Found::Foreign("newer".to_owned()))
+    Outcome::Applied(Found::Foreign("newer".into()))
 }
 
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! Locks that cannot be acquired now, or never.
 
 use super::harness::{Fixture, options, seconds, slots};
-use crate::election::{Claim, Token};
+use crate::election::{Claim, ForeignDocument, Token};
 use crate::lock::{
     End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation,
     LockOutcome, Observer, Options, QUEUE_MAX, Standing,
@@ -63,9 +63,9 @@ fn another_number_of_slots_ends_with_a_reason_that_a_linearizable_read_confirmed
 #[test]
 fn a_document_of_another_kind_ends_it() {
     let mut fixture = Fixture::new();
-    fixture.stored = FoundLock::Foreign("it is a lease".to_owned());
+    let why = ForeignDocument::Lease("a".to_owned());
+    fixture.stored = FoundLock::Foreign(why.clone());
     let a = fixture.come("a", LockMode::Exclusive);
-    let why = "it is a lease".to_owned();
     assert_eq!(fixture.end(a), Some(End::Foreign { why }));
 }
 

@@ -7,9 +7,9 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
 use leasehold_core::election::{
-    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, Operation,
-    RESERVATION_DEFAULT, RESERVATION_MAX, Request, RequestKind, Reservation, Revision, Session,
-    Standby, Token, WallMillis,
+    Acquisition, Claim, Declared, ForeignDocument, Found, HistoryEntry, Holder, Identity, Lease,
+    Operation, RESERVATION_DEFAULT, RESERVATION_MAX, Request, RequestKind, Reservation, Revision,
+    Session, Standby, Token, WallMillis,
 };
 
 pub(super) const SCHEMA: i32 = 1;
@@ -36,12 +36,12 @@ pub(super) fn read(document: &Document) -> Found {
     }
 }
 
-fn lease(document: &Document) -> Result<Lease, String> {
+fn lease(document: &Document) -> Result<Lease, ForeignDocument> {
     belongs(document, KIND)?;
     // A history that is not a list would make every takeover and release fail.
     match document.get("history") {
         Some(Bson::Array(_)) | None => {}
-        Some(_) => return Err("its history is not a list".to_owned()),
+        Some(_) => return Err("its history is not a list".into()),
     }
     let inner = |key| document.get_document(key).ok();
     Ok(Lease {
@@ -51,7 +51,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
         paused: match document.get("paused") {
             Some(Bson::Boolean(paused)) => *paused,
             Some(Bson::Null) | None => false,
-            Some(_) => return Err("its field paused is not a boolean".to_owned()),
+            Some(_) => return Err("its field paused is not a boolean".into()),
         },
         // A script may write an invalid request, which must not end leadership.
         request: request(document).unwrap_or(None),
@@ -60,22 +60,21 @@ fn lease(document: &Document) -> Result<Lease, String> {
     })
 }
 
-pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
+pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), ForeignDocument> {
     match document.get("schema").map(integer) {
         Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
         Some(Some(schema)) if schema > i64::from(SCHEMA) => {
-            return Err(format!("its schema {schema} is newer than {SCHEMA}"));
+            return Err(format!("its schema {schema} is newer than {SCHEMA}").into());
         }
-        Some(_) => return Err(format!("its schema is not {SCHEMA}")),
-        None => return Err("it has no schema".to_owned()),
+        Some(_) => return Err(format!("its schema is not {SCHEMA}").into()),
+        None => return Err("it has no schema".into()),
     }
-    match document.get("kind") {
-        Some(Bson::String(kind)) if kind == wanted => Ok(()),
-        Some(Bson::String(kind)) if [KIND, LOCK_KIND].contains(&kind.as_str()) => {
-            let name = document.get_str("_id").unwrap_or("it");
-            Err(format!("{name} is a {kind}"))
-        }
-        Some(_) | None => Err(format!("its kind is not {wanted:?}")),
+    let name = || document.get_str("_id").unwrap_or("it").to_owned();
+    match document.get_str("kind") {
+        Ok(kind) if kind == wanted => Ok(()),
+        Ok(KIND) => Err(ForeignDocument::Lease(name())),
+        Ok(LOCK_KIND) => Err(ForeignDocument::Lock(name())),
+        Ok(_) | Err(_) => Err(format!("its kind is not {wanted:?}").into()),
     }
 }
 

@@ -47,7 +47,7 @@ impl Stored {
         Outcome::Applied(match &self.document {
             Document::Missing => Found::Missing,
             Document::Lease(lease) => Found::Lease(lease.clone()),
-            Document::Foreign => Found::Foreign("somebody else's".to_owned()),
+            Document::Foreign => Found::Foreign("somebody else's".into()),
         })
     }
 

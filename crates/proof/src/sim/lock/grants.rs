@@ -453,13 +453,13 @@ fn only_a_create_makes_a_document_and_nothing_touches_a_foreign_one() {
     perform(&mut stored, &create);
     assert_eq!(document(&stored).token, token(5));
     assert!(!applies(&mut stored, &create));
-    let mut foreign = FoundLock::Foreign("a lease".to_owned());
+    let mut foreign = FoundLock::Foreign("a lease".into());
     for operation in [create, join(1, X, 0), leave(1)] {
         assert!(!applies(&mut foreign, &operation));
     }
     let read = LockOperation::Read { confirm: false };
     assert_eq!(
         perform(&mut foreign, &read).outcome,
-        LockOutcome::Applied(FoundLock::Foreign("a lease".to_owned()))
+        LockOutcome::Applied(FoundLock::Foreign("a lease".into()))
     );
 }

@@ -22,7 +22,7 @@ fn entry(entry: &Entry) -> String {
 fn found(found: &FoundLock) -> String {
     match found {
         FoundLock::Missing => "nothing".to_owned(),
-        FoundLock::Foreign(why) => why.clone(),
+        FoundLock::Foreign(why) => why.to_string(),
         FoundLock::Lock(lock) => {
             let list = |entries: &[Entry]| entries.iter().map(entry).collect::<Vec<_>>().join(" ");
             let (holders, queue) = (list(&lock.holders), list(&lock.queue));

@@ -15,7 +15,7 @@ fn stored() -> Document {
 
 fn why_foreign(document: &Document) -> String {
     match read(document) {
-        Found::Foreign(why) => why,
+        Found::Foreign(why) => why.to_string(),
         other @ (Found::Lease(_) | Found::Missing) => panic!("accepted: {other:?}"),
     }
 }

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::super::any_bson::{corpus, fields, value};
 use super::document;
-use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
+use leasehold_core::election::{
+    Claim, Declared, ForeignDocument, Identity, Revision, Session, Token,
+};
 use leasehold_core::lock::{EntryMode, FoundLock, NewEntry, SLOTS_MAX};
 
 fn entry() -> Document {
@@ -100,7 +102,7 @@ fn a_lock_is_distinguished_from_a_lease() {
     let mut stored = document::create("a", Token::ZERO);
     assert!(matches!(document::read(&stored), FoundLock::Lock(_)));
     stored.insert("kind", "lease");
-    let foreign = FoundLock::Foreign("a is a lease".to_owned());
+    let foreign = FoundLock::Foreign(ForeignDocument::Lease("a".to_owned()));
     assert_eq!(document::read(&stored), foreign);
 }
 

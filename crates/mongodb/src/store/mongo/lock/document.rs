@@ -11,7 +11,9 @@ use super::super::display::named;
 use super::super::document::{
     LOCK_KIND, SCHEMA, belongs, date, declared, id, is, is_uuid, number, token, uuid,
 };
-use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
+use leasehold_core::election::{
+    Claim, ForeignDocument, Identity, Revision, Session, Token, WallMillis,
+};
 use leasehold_core::lock::{
     Entry, EntryMode, EntryOwner, FoundLock, LockDocument, MIN_HOLD_MAX, NewEntry, SLOTS_MAX,
     SUCCESSES_MAX, Success, WorkKey,
@@ -68,7 +70,7 @@ pub(in super::super) fn read(document: &Document) -> FoundLock {
     }
 }
 
-fn lock(document: &Document) -> Result<LockDocument, String> {
+fn lock(document: &Document) -> Result<LockDocument, ForeignDocument> {
     belongs(document, LOCK_KIND)?;
     // The type matters, because removals append to the history. History entries are not read.
     list(document, "history")?;

@@ -50,13 +50,13 @@ impl CollectionEntry {
                     lock,
                     history: history(document),
                 })),
-                FoundLock::Foreign(why) => Content::Foreign(shown(&why)),
+                FoundLock::Foreign(why) => Content::Foreign(shown(&why.to_string())),
                 FoundLock::Missing => return None,
             }
         } else {
             match document::read(document) {
                 Found::Lease(lease) => Content::Lease(Box::new(lease_record(lease, document))),
-                Found::Foreign(why) => Content::Foreign(shown(&why)),
+                Found::Foreign(why) => Content::Foreign(shown(&why.to_string())),
                 Found::Missing => return None,
             }
         };
