@@ -4,7 +4,7 @@
 use mongodb::bson::doc;
 use rustix::process::Signal;
 
-use crate::job::Place;
+use crate::job::{Job, Place};
 
 #[test]
 fn the_list_shows_holders_and_free_locks() {
@@ -55,8 +55,13 @@ fn the_history_shows_how_each_command_ended() {
         (&[], "exit 3"),
         (&[], "kill -KILL $$"),
         (&["--at-least=1s"], "exit 4"),
+        (&[], "sleep 1000 > /dev/null 2>&1 & exit 5"),
+        (&[], "sleep 1000 > /dev/null 2>&1 & exit 0"),
     ] {
-        place.run_under("ended", flags, script);
+        let words = [&["lock", "ended"], flags, &["--", "sh", "-c", script]].concat();
+        let mut job = place.command(&words);
+        job.env("LEASEHOLD_WORKLOAD__LINGER", "0s");
+        Job::start(job).output();
     }
     // Evicts the entry that was kept for the minimum hold.
     place.run_empty("ended", &[]);
@@ -68,7 +73,15 @@ fn the_history_shows_how_each_command_ended() {
         .skip(2)
         .filter_map(|line| line.split_once("released").map(|(_, result)| result.trim()))
         .collect();
-    let expected = ["exit 0", "exit 4", "SIGKILL", "exit 3", "exit 0"];
+    let expected = [
+        "exit 0",
+        "exit 0, leftovers stopped",
+        "exit 5, leftovers stopped",
+        "exit 4",
+        "SIGKILL",
+        "exit 3",
+        "exit 0",
+    ];
     assert_eq!(results, expected, "{described}");
     let listed = place.run(&["locks"]).stdout;
     assert!(listed.contains(" ago: exit 0"), "{listed}");

@@ -116,7 +116,7 @@ impl Work<'_> {
         let mut code = self.exit_code(&finished, stopped);
         // A command that was stopped early may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
-        if let Some(result) = result(finished.ended.end, code) {
+        if let Some(result) = result(&finished, code) {
             locker.set_result(result);
         }
         // The command and its descendants are gone, so others may hold the lock now (I6).
@@ -264,11 +264,20 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
     }
 }
 
-fn result(end: CommandEnd, code: u8) -> Option<CommandResult> {
-    match end {
+/// Returns the result for the history. The stopped leftovers do not replace the command's own exit
+/// code, because 76 would look like a lost lock.
+fn result(finished: &SupervisedEnd, code: u8) -> Option<CommandResult> {
+    match finished.ended.end {
         CommandEnd::Signalled(number) => Some(CommandResult::Signal(number)),
+        CommandEnd::Exited(own) if !finished.lost => Some(CommandResult::Exited {
+            code: own,
+            leftovers_stopped: finished.leftovers_stopped || finished.cut_off,
+        }),
         CommandEnd::Exited(_) | CommandEnd::NotExecuted(_) | CommandEnd::NotSpawned(_) => {
-            Some(CommandResult::ExitCode(code))
+            Some(CommandResult::Exited {
+                code,
+                leftovers_stopped: false,
+            })
         }
         CommandEnd::Refused | CommandEnd::Unknown => None,
     }

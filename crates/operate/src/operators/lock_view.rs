@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::description::result;
 use super::hinted;
 use super::observed::{Evidence, Liveness, Observed, ObservedDocument, lock_of, wall};
-use super::render::{
-    ended_object, entry_object, or_dash, result, short, since, store_object, table,
-};
+use super::render::{ended_object, entry_object, or_dash, short, since, store_object, table};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::{Entry, EntryMode};

@@ -340,7 +340,13 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
         "ended_earlier": ended_earlier(ended),
     });
     match ended.result {
-        Some(CommandResult::ExitCode(code)) => object["exit_code"] = code.into(),
+        Some(CommandResult::Exited {
+            code,
+            leftovers_stopped,
+        }) => {
+            object["exit_code"] = code.into();
+            object["leftovers_stopped"] = leftovers_stopped.into();
+        }
         Some(CommandResult::Signal(number)) => {
             object["signal"] = number.into();
             object["signal_name"] = signal_name(number).into();
@@ -348,14 +354,6 @@ pub(super) fn ended_object(ended: &PastHolder) -> Value {
         None => {}
     }
     object
-}
-
-/// Returns how the command of a lock's holder ended: `exit 3` or `SIGKILL`.
-pub(super) fn result(ended: &PastHolder) -> Option<String> {
-    Some(match ended.result? {
-        CommandResult::ExitCode(code) => format!("exit {code}"),
-        CommandResult::Signal(number) => signal_name(number),
-    })
 }
 
 pub(super) fn add_past(object: &mut Value, lease: &LeaseRecord) {

@@ -6,6 +6,7 @@ use leasehold_core::election::{IDENTITY_LENGTH_MAX, Identity, Token, WallMillis}
 /// Fields of an entry and of the history: how the holder's command ended.
 pub(super) const EXIT_CODE: &str = "exit_code";
 pub(super) const SIGNAL: &str = "signal";
+pub(super) const LEFTOVERS_STOPPED: &str = "leftovers_stopped";
 
 /// A former holder of a lease or lock. Informational: an unreadable field is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,15 @@ pub struct PastHolder {
 /// How the command of a lock's holder ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandResult {
-    /// The exit code of `leasehold lock`, normally the exit code of the command.
-    ExitCode(u8),
+    /// The command exited.
+    Exited {
+        /// The exit code of the command; of `leasehold lock` if the command was not executed, or if
+        /// the lock was lost first.
+        code: u8,
+        /// True if processes that the command left behind were stopped, so that their work may be
+        /// incomplete.
+        leftovers_stopped: bool,
+    },
     /// The signal that ended the command.
     Signal(i32),
 }
@@ -39,16 +47,29 @@ pub enum CommandResult {
 impl CommandResult {
     pub(super) fn fields(self) -> Document {
         match self {
-            Self::ExitCode(code) => doc! { EXIT_CODE: i32::from(code) },
+            Self::Exited {
+                code,
+                leftovers_stopped,
+            } => {
+                let mut fields = doc! { EXIT_CODE: i32::from(code) };
+                if leftovers_stopped {
+                    fields.insert(LEFTOVERS_STOPPED, true);
+                }
+                fields
+            }
             Self::Signal(number) => doc! { SIGNAL: number },
         }
     }
 
     fn of(end: &Document) -> Option<Self> {
         let signal = number(end, SIGNAL).filter(|number| (1..=64).contains(number));
-        signal
-            .map(Self::Signal)
-            .or_else(|| number(end, EXIT_CODE).map(Self::ExitCode))
+        let exited = || {
+            Some(Self::Exited {
+                code: number(end, EXIT_CODE)?,
+                leftovers_stopped: end.get_bool(LEFTOVERS_STOPPED).unwrap_or(false),
+            })
+        };
+        signal.map(Self::Signal).or_else(exited)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Describes one lock as text: its holders, waiters, successes and history.
 
-use super::super::render::{held_for, or_dash, place, result, short, since, table};
+use super::super::render::{held_for, or_dash, place, short, since, table};
 use super::{ObservedLock, style};
 use crate::table::{Row, Style, description};
 use leasehold_core::lock::EntryMode;
+use leasehold_guard::dispositions::signal_name;
 use leasehold_mongodb::store::StoreInfo;
+use leasehold_mongodb::store::mongo::{CommandResult, PastHolder};
 use leasehold_status::render::date;
 
 impl ObservedLock<'_> {
@@ -138,4 +140,19 @@ impl ObservedLock<'_> {
         ];
         table(header, rows)
     }
+}
+
+/// Returns how the command of a lock's holder ended: `exit 3`, `SIGKILL` or
+/// `exit 0, leftovers stopped`.
+pub(super) fn result(ended: &PastHolder) -> Option<String> {
+    Some(match ended.result? {
+        CommandResult::Exited {
+            code,
+            leftovers_stopped,
+        } => {
+            let leftovers = leftovers_stopped.then_some(", leftovers stopped");
+            format!("exit {code}{}", leftovers.unwrap_or_default())
+        }
+        CommandResult::Signal(number) => signal_name(number),
+    })
 }

@@ -115,7 +115,8 @@ function showDeleted() {
 // How the command of a lock's holder ended.
 function result(past) {
   if (past.signal) return `, ${past.signal_name}`;
-  return past.exit_code == null ? "" : `, exit ${past.exit_code}`;
+  if (past.exit_code == null) return "";
+  return `, exit ${past.exit_code}${past.leftovers_stopped ? ", leftovers stopped" : ""}`;
 }
 
 const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });

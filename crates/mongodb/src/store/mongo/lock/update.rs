@@ -3,7 +3,7 @@
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::super::display::{CommandResult, EXIT_CODE, SIGNAL};
+use super::super::display::{CommandResult, EXIT_CODE, LEFTOVERS_STOPPED, SIGNAL};
 use super::super::document::{HISTORY_MAX, uuid, uuids};
 use super::document::{
     MIN_HOLD, OVER, OVER_AT, all, any, create, everybody, free_slots, has_slots, has_token,
@@ -237,6 +237,7 @@ fn removal(goes: &Bson, ending: Ending, seen: Token, result: Document) -> Docume
         "reason": reason,
         EXIT_CODE: format!("$$entry.{EXIT_CODE}"),
         SIGNAL: format!("$$entry.{SIGNAL}"),
+        LEFTOVERS_STOPPED: format!("$$entry.{LEFTOVERS_STOPPED}"),
     };
     end.extend(result);
     let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
