@@ -157,7 +157,8 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     });
     let timings = elector.timings();
     let at_terminal = !json && io::stderr().is_terminal();
-    let mut reporter = Reporter::new(lease.clone(), timings.clone(), at_terminal);
+    let (not_started, reasons) = watch::channel(None);
+    let mut reporter = Reporter::new(lease.clone(), timings.clone(), at_terminal, reasons);
     let address = http.as_ref().map(Bound::address);
     reporter.started(&config, &path, &memory, address);
     let (store_errors, store_error) = StoreErrors::channel(timings.clone());
@@ -177,7 +178,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         lock.map_err(system("share the lock of the status directory"))?,
         desired,
         (&inputs, &timings),
-        &metrics,
+        (&metrics, not_started),
     );
     let files = StatusFileHandle::spawn(directory, status.clone(), file_options, metrics.clone());
     let files = Arc::new(files.map_err(system("start the thread of the status files"))?);
@@ -358,7 +359,7 @@ impl Daemon {
                 }
                 _ = pinged => self.systemd.ping(),
                 () = self.other_kind.notified() => {
-                    warn!("exiting with code 78, because a lock has the name of this lease");
+                    warn!(lease = %self.who.lease, "exiting with code 78, because a lock has the name of this lease");
                     exit = Exit::Code(exit::CONFIGURATION);
                     self.send(Input::Shutdown).await;
                 }

@@ -332,6 +332,28 @@ fn the_log_names_ctrl_c_as_the_cause_of_the_end() {
 }
 
 #[test]
+fn the_log_says_whether_the_command_ended_or_was_not_started() {
+    let place = Place::new();
+    let missing = "was not started: its interpreter or its loader does not exist";
+    for (command, news) in [("true", "ended"), ("./program", missing)] {
+        let scene = place.scene(Tool::Run);
+        // Only exec itself finds a relative interpreter.
+        std::fs::write(scene.path("program"), "#!no/such/interpreter\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(scene.path("program"), executable).unwrap();
+        let script = scene.script(&format!("RUN {command}"));
+        let script = script.replace("--log-level=warn", "--log-level=info");
+        Terminal::new(&scene, "bash", &script)
+            .script
+            .wait()
+            .unwrap();
+        let screen = scene.read("screen");
+        let news = format!("role changed: stops leading: the command {news} (workload_exit)");
+        assert!(screen.contains(&news), "{screen}");
+    }
+}
+
+#[test]
 fn ctrl_c_ends_the_script_around_an_operators_command() {
     let place = Place::new();
     // The operators' commands need a lease to list.

@@ -64,7 +64,12 @@ async fn i11_a_lock_of_the_same_name_is_left_alone_and_ends_a_daemon_that_starts
     let before = stored.bytes().await;
     let a = stage.candidate("a").start();
     assert_eq!(a.wait_exit(LONG).await, 78);
-    assert_eq!(a.logged("orders is a lock; choose another lease name"), 1);
+    for line in [
+        "orders is a lock; choose another lease name",
+        "exiting with code 78, because a lock has the name of this lease",
+    ] {
+        assert_eq!(a.logged(line), 1, "{line}: {}", a.logs());
+    }
     assert_eq!(stored.bytes().await, before);
     // A daemon that runs keeps waiting for its lease.
     stored.delete().await;

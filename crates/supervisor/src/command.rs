@@ -276,13 +276,18 @@ impl SupervisedCommand {
                     let DesiredState { lost, kill, .. } = self.workload.desired();
                     self.cut_off |= lost || kill;
                 }
-                CommandProgress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
+                CommandProgress::Ending {
+                    by_us: false, end, ..
+                } if self.stopped_at.is_none() => {
                     self.leftovers_stopped_at
                         .get_or_insert_with(clock::boot_now);
                     if std::mem::take(&mut self.lingers) {
                         self.report_leftovers();
                     }
-                    return CommandEvent::Exited;
+                    // A command that was not executed leaves no processes; its reason follows.
+                    if end.not_executed().is_none() {
+                        return CommandEvent::Exited;
+                    }
                 }
                 CommandProgress::Gone(ended) => {
                     let now = clock::boot_now();

@@ -34,7 +34,8 @@ use leasehold_core::election::{Input, Order, OrderKind, Terms, Token};
 use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
 use leasehold_guard::dispositions::signal_name;
 use leasehold_guard::{CommandEnd, DesiredState};
-use leasehold_host::cause::not_executable;
+use leasehold_host::cause::{not_executable, not_executed};
+use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
@@ -67,6 +68,8 @@ pub trait WorkloadObserver: Send {
     fn up(&mut self, up: bool);
     /// Called when the command is gone after a stop request; `took` is the time since the request.
     fn stopped(&mut self, took: Duration);
+    /// Called if the command of this claim was not started, for this reason, before the claim ends.
+    fn not_started(&mut self, token: Token, why: &str);
     /// Called when the command exited by itself with this code. `interrupted` is true if a terminal
     /// key ended the command, so that the daemon should exit too.
     fn ended(&mut self, code: u8, interrupted: bool);
@@ -246,6 +249,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
                     errno = error.raw_os_error(), "failed to spawn the workload"
                 );
+                self.observer.not_started(token, &not_executed(&error));
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
             }
         };
@@ -287,6 +291,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
                          hang?); stepping down"
                     );
                     command.kill();
+                    let why = format!("it did not start within {}", shown(STARTED_WITHIN));
+                    self.observer.not_started(token, &why);
                     self.send(Input::WorkloadEnded { token }).await;
                 }
             }
@@ -329,7 +335,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     fn report(&mut self, token: Token, finished: &SupervisedEnd) {
         let lease = &self.options.program.lease;
         let ended = finished.ended;
-        let (token, code) = (token.get(), ended.end.exit_code());
+        let (claim, token, code) = (token, token.get(), ended.end.exit_code());
         if ended.guard_lost {
             error!(%lease, token, "the workload lost its guard and was killed");
         }
@@ -347,6 +353,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let why = not_executable(&word, &io::Error::from_raw_os_error(errno));
                 let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
+                self.observer.not_started(claim, &why);
             }
             CommandEnd::Signalled(signal) if ended.interrupted => {
                 let signal = signal_name(signal);

@@ -1,5 +1,8 @@
 //! Logs each change of leadership, and repeats lasting failures at growing intervals.
 
+mod role_news;
+mod streams;
+
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,23 +10,23 @@ use std::path::Path;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
+use self::streams::StreamLog;
 use super::reload::Reloader;
+use super::workload::NotStarted;
 use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::Config;
 use crate::duration::shown;
-use crate::election::{
-    ForeignDocument, Notice, Reason, ResourceName, Role, Status, Timings, Transition, Watch,
-};
+use crate::election::{ForeignDocument, Notice, ResourceName, Status, Timings, Watch};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Identification, StatusDocument};
 use crate::signals::StopSignal;
 use crate::store::mongo::WatchMode;
-use crate::store::mongo::probe::{lacks_hints, lacks_right};
+use crate::store::mongo::probe::lacks_right;
 use crate::store::{
     FailoverSettings, Failure, RetryPolicy, StoreEvent, StoreInfo, foreign_document,
 };
@@ -36,25 +39,8 @@ pub(super) struct Reporter {
     reads: ErrorThrottle,
     writes: ErrorThrottle,
     refuses_writes: bool,
-    watch: ErrorThrottle,
-    stream: StreamLog,
-    /// Kind of the last logged failure of hints; `None` while hints work.
-    no_hints: Option<&'static str>,
-    follows_hints: bool,
-    /// True if hints are configured; a lack of hints is then logged.
-    wants_hints: bool,
-}
-
-/// Decides whether a failed change stream is logged. While other store calls fail too, only their
-/// failures are logged.
-#[derive(Default)]
-struct StreamLog {
-    store_answers: bool,
-    failing: bool,
-    /// True if a call has succeeded since the last failure of the stream.
-    answered_since: bool,
-    /// Failure of the stream that is logged once a call succeeds.
-    held_back: Option<Failure>,
+    streams: StreamLog,
+    not_started: watch::Receiver<NotStarted>,
 }
 
 impl Reporter {
@@ -62,19 +48,17 @@ impl Reporter {
         lease: ResourceName,
         timings: watch::Receiver<Timings>,
         at_terminal: bool,
+        not_started: watch::Receiver<NotStarted>,
     ) -> Self {
         Self {
+            streams: StreamLog::new(lease.clone()),
             lease,
             at_terminal,
             timings,
             reads: ErrorThrottle::default(),
             writes: ErrorThrottle::default(),
             refuses_writes: false,
-            watch: ErrorThrottle::default(),
-            stream: StreamLog::default(),
-            no_hints: None,
-            follows_hints: false,
-            wants_hints: false,
+            not_started,
         }
     }
 
@@ -85,7 +69,7 @@ impl Reporter {
         memory: &RecoveredState,
         http: Option<SocketAddr>,
     ) {
-        self.wants_hints = config.mongodb.watch == WatchMode::Hints;
+        self.streams.wants_hints = config.mongodb.watch == WatchMode::Hints;
         let timings = &config.lease.timings;
         if self.at_terminal {
             let http = http
@@ -136,10 +120,12 @@ impl Reporter {
     pub(super) fn store_event(&mut self, event: &StoreEvent) {
         let lease = &self.lease;
         match event {
-            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened) => self.watching(None),
-            StoreEvent::Watch(Watch::HintsOpened) => self.hints(None),
-            StoreEvent::WatchFailed(failure) => self.watching(Some(failure)),
-            StoreEvent::HintsFailed(failure) => self.hints(Some(failure)),
+            StoreEvent::Watch(Watch::Opened | Watch::LateStreamOpened) => {
+                self.streams.stream_opened();
+            }
+            StoreEvent::Watch(Watch::HintsOpened) => self.streams.hints_opened(),
+            StoreEvent::WatchFailed(failure) => self.streams.stream_failed(failure),
+            StoreEvent::HintsFailed(failure) => self.streams.hints_failed(failure),
             StoreEvent::RequestIgnored(why) => warn!(
                 %lease, why,
                 "invalid request in the lease document, ignored; set it to \
@@ -189,37 +175,6 @@ impl Reporter {
                 %lease,
                 "a MongoDB election would end the leadership{assumed}: {arithmetic}; {remedy}"
             ),
-        }
-    }
-
-    pub(super) fn transition(&self, transition: &Transition, failed_write: Option<&Failure>) {
-        let lease = &self.lease;
-        let roles = [transition.from, transition.to].map(Role::as_str);
-        let [from, to] = roles.map(|role| (!self.at_terminal).then_some(role));
-        let news = match self.at_terminal {
-            true => format!("role changed: {}", role_news(transition)),
-            false => "role changed".to_owned(),
-        };
-        let token = transition.token.map(|token| token.get());
-        let reason = transition.reason.map(Reason::as_str);
-        // On a terminal, the field's name says which role the duration belongs to.
-        let lasted = millis(transition.lasted);
-        let lasted_ms = (!self.at_terminal).then_some(lasted);
-        let led = transition.from == Role::Leader;
-        let led_for_ms = (self.at_terminal && led).then_some(lasted);
-        let after_ms = (self.at_terminal && !led).then_some(lasted);
-        match transition.reason {
-            Some(
-                Reason::Deadline
-                | Reason::Rejected
-                | Reason::WorkloadStuck
-                | Reason::StoreRolledBack
-                | Reason::Duplicate,
-            ) => {
-                let why = failed_write.map(tracing::field::display);
-                warn!(%lease, from, to, token, reason, why, lasted_ms, led_for_ms, after_ms, "{news}");
-            }
-            _ => info!(%lease, from, to, token, reason, lasted_ms, led_for_ms, after_ms, "{news}"),
         }
     }
 
@@ -309,7 +264,7 @@ impl Reporter {
         };
         match &answered.failure {
             Some(failure) => {
-                self.stream.store_answers = false;
+                self.streams.call_failed();
                 let due = errors.failed_after(answered.elapsed, failure.kind, failure.code, now);
                 if let Some((failing_for, failures)) = due {
                     // A standby's registration is not repeated at this interval.
@@ -332,100 +287,9 @@ impl Reporter {
                     let after_ms = millis(lasted);
                     info!(%lease, operation, after_ms, failures, "MongoDB answers again");
                 }
-                self.stream.store_answers = true;
-                self.stream.answered_since = self.stream.failing;
-                if let Some(failure) = self.stream.held_back.take() {
-                    self.no_stream(&failure);
-                }
+                self.streams.call_answered();
             }
         }
-    }
-
-    fn no_stream(&mut self, failure: &Failure) {
-        let now = clock::boot_now();
-        if let Some((_, failures)) = self.watch.failed(failure.kind, failure.code, now) {
-            warn!(lease = %self.lease, why = %failure, failures, "no change stream, polling");
-        }
-    }
-
-    fn hints(&mut self, failure: Option<&Failure>) {
-        let lease = &self.lease;
-        match failure {
-            None => {
-                self.stream_opened();
-                info!(lease = %self.lease, "following hints");
-                (self.no_hints, self.follows_hints) = (None, true);
-            }
-            Some(failure) if self.no_hints == Some(failure.kind) => {}
-            Some(failure) => {
-                let is_expected = lacks_hints(failure) || lacks_right(failure);
-                let follows_none = !self.wants_hints && !self.follows_hints;
-                match failure.retry {
-                    _ if is_expected && follows_none => {
-                        debug!(%lease, why = %failure, "no hints, following a change stream");
-                    }
-                    RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),
-                    _ => info!(%lease, why = %failure, "hints unavailable"),
-                }
-                self.no_hints = Some(failure.kind);
-            }
-        }
-    }
-
-    fn watching(&mut self, failure: Option<&Failure>) {
-        match failure {
-            Some(failure) => {
-                let answered = std::mem::take(&mut self.stream.answered_since);
-                self.stream.failing = true;
-                let worth_a_line = match failure.retry {
-                    RetryPolicy::WaitForServer => answered,
-                    _ => self.stream.store_answers,
-                };
-                if worth_a_line {
-                    self.no_stream(failure);
-                } else if failure.retry != RetryPolicy::WaitForServer {
-                    self.stream.held_back = Some(failure.clone());
-                }
-            }
-            None => {
-                self.stream_opened();
-                if std::mem::take(&mut self.follows_hints) {
-                    info!(lease = %self.lease, "following a change stream instead of hints");
-                }
-            }
-        }
-    }
-
-    fn stream_opened(&mut self) {
-        self.stream = StreamLog {
-            store_answers: self.stream.store_answers,
-            ..StreamLog::default()
-        };
-        if let Some((lasted, failures)) = self.watch.over(clock::boot_now()) {
-            let after_ms = millis(lasted);
-            info!(lease = %self.lease, after_ms, failures, "change stream reopened");
-        }
-    }
-}
-
-fn role_news(transition: &Transition) -> String {
-    let token = transition.token.map(|token| format!(" with token {token}"));
-    let token = token.unwrap_or_default();
-    let reason = transition.reason.map(Reason::as_str);
-    match (transition.from, transition.to) {
-        (_, Role::Leader) => {
-            let reason = reason.map(|reason| format!(" ({reason})"));
-            format!("leads{token}{}", reason.unwrap_or_default())
-        }
-        (Role::Leader, _) if transition.reason == Some(Reason::WorkloadExit) => {
-            "stops leading: the command ended (workload_exit)".to_owned()
-        }
-        (Role::Leader, _) => format!("stops leading: {}", reason.unwrap_or("unknown")),
-        (Role::Stopping, _) => "stopped leading".to_owned(),
-        (_, Role::Follower) => "stands by".to_owned(),
-        (_, Role::Paused) => "stands by: the lease is paused".to_owned(),
-        (_, Role::Stopping) => "stops".to_owned(),
-        (_, Role::Unknown) => "leader unknown: no answer from MongoDB".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::cli::store_options::stopping;
 use crate::config::Config;
-use crate::election::{Input, Timings};
+use crate::election::{Input, Timings, Token};
 use crate::exit;
 use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
@@ -48,9 +48,13 @@ pub(super) struct Workload {
     exits: mpsc::Receiver<CommandExit>,
 }
 
+/// The newest claim whose command was not started, with the reason.
+pub(super) type NotStarted = Option<(Token, String)>;
+
 struct ExitForwarder {
     metrics: Metrics,
     exits: mpsc::Sender<CommandExit>,
+    not_started: watch::Sender<NotStarted>,
 }
 
 impl WorkloadObserver for ExitForwarder {
@@ -60,6 +64,10 @@ impl WorkloadObserver for ExitForwarder {
 
     fn stopped(&mut self, took: Duration) {
         self.metrics.workload_stopped(took);
+    }
+
+    fn not_started(&mut self, token: Token, why: &str) {
+        self.not_started.send_replace(Some((token, why.to_owned())));
     }
 
     fn ended(&mut self, code: u8, interrupted: bool) {
@@ -98,7 +106,7 @@ impl Workload {
         lock: OwnedFd,
         desired: Option<DesiredStates>,
         (inputs, timings): (&mpsc::Sender<Input>, &watch::Receiver<Timings>),
-        metrics: &Metrics,
+        (metrics, not_started): (&Metrics, watch::Sender<NotStarted>),
     ) -> Self {
         let mut tasks = JoinSet::new();
         let (exits_sender, exits) = mpsc::channel(EXITS_MAX);
@@ -122,6 +130,7 @@ impl Workload {
             let observer = ExitForwarder {
                 metrics: metrics.clone(),
                 exits: exits_sender,
+                not_started,
             };
             let supervisor = Supervisor::new(options, desired, inputs.clone(), observer);
             runs = runs_command.then(|| supervisor.runs());

@@ -132,7 +132,7 @@ fn accepts(format: &str, extension: Option<&[u8]>, head: &[u8]) -> bool {
             .map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok())
             .collect()
     };
-    let offset = value("offset ").and_then(|offset| offset.parse().ok());
+    let offset = value("offset ").and_then(|offset| offset.parse::<usize>().ok());
     let (Some(offset), Some(magic)) = (offset, value("magic ").and_then(bytes)) else {
         return true;
     };
