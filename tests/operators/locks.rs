@@ -175,7 +175,8 @@ async fn an_expired_holder_is_marked_immediately() {
         (&"silent".into(), &true.into())
     );
     assert!(
-        gone["last_write_ago_ms"].as_i64() >= Some(372_000),
+        gone["silent_ms"].as_i64() >= Some(372_000)
+            && gone["last_write_ago_ms"].as_i64() >= Some(372_000),
         "{json}"
     );
     // The view removes nothing: a contender removes the entry after its own observation.

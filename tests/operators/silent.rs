@@ -49,6 +49,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
         holder["last_write_ago_ms"].as_i64() >= Some(372_000),
         "{json}"
     );
+    assert!(holder["silent_ms"].as_i64() >= Some(372_000), "{json}");
     let expires = holder["expires_for_others_in_ms"].as_i64();
     assert!(Some(0) < expires && expires < Some(24_000), "{json}");
     assert_eq!(object["candidates"], serde_json::json!([]), "{json}");
@@ -130,12 +131,37 @@ async fn each_command_shows_a_killed_leader_immediately() {
         0,
         &["; no effect unless a recovers; the next leader removes the request\n"],
     );
+    let cancel = leasehold(&stage, &["cancel", &lease, "-o", "json"]).await;
+    let canceled = cancel.json();
+    let message = canceled["message"].as_str().expect("a message");
+    let withdrawn = "request withdrawn; a has not applied it; a is silent; last write 6m";
+    assert!(message.starts_with(withdrawn), "{canceled}");
+    assert!(message.contains(EXPIRES), "{canceled}");
+    assert_eq!(canceled["evidence"]["state"], "silent", "{canceled}");
     leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
         .await
         .expect(3, &["paused; a is silent; last write 6m"]);
     leasehold(&stage, &["resume", &lease, "--timeout", "1s"])
         .await
         .expect(3, &["resumed; a is silent; last write 6m"]);
+}
+
+#[tokio::test]
+async fn the_candidates_of_a_holder_that_dies_during_the_observation_are_asked() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    a.kill();
+    // At the first read, the last write is recent.
+    let now = DateTime::now();
+    stage.stored().set(doc! { "holder.renewed_at": now }).await;
+    let answer = leasehold(&stage, &["describe", &lease, "--observe", "8s"]).await;
+    let expired = "expired; last write ";
+    let parts = [
+        expired,
+        "another candidate may take over; no candidate answers\n",
+    ];
+    answer.expect(0, &parts);
 }
 
 #[tokio::test]

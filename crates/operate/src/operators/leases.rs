@@ -8,7 +8,6 @@ mod screen;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ pub(super) use self::renewal_wait::RenewalWait;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
-use super::roll_call::{ANSWER_SOON, Ask, Roll, RollCalls, Rolls};
+use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
@@ -150,35 +149,40 @@ pub(super) async fn await_renewals(
     wait: RenewalWait,
 ) -> Rolls {
     let begun = clock::boot_now();
-    let mut calls = RollCalls::new(session, ANSWER_SOON, wait.ask);
+    let mut calls = RollCalls::new(session, ANSWER_SOON, wait.ask, CALLS_MAX);
     if wait.doubtful.is_zero() {
         return calls.not_asked(&followed.observed);
     }
     calls.call(&followed.observed);
-    let until = |observed: &Observed, rolls: Option<&Rolls>| {
+    let until = |observed: &Observed, rolls: &Rolls| {
         let now = clock::boot_now();
         let shown = observed.documents().filter(|seen| !seen.is_retired());
         let until = shown.map(|seen| begun + wait.of(seen, rolls, now)).max();
         until.filter(|until| *until > now)
     };
-    let waits = until(&followed.observed, None).map(|until| until.since(begun));
+    let waits = until(&followed.observed, &Rolls::new()).map(|until| until.since(begun));
     let waits = waits.or(calls.are_under_way().then_some(ANSWER_SOON));
     let waiting = waits.map(|limit| {
         let limit = short(limit);
         let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
         PassingLine::new(&text)
     });
-    let deadline = begun + wait.doubtful.max(2 * ANSWER_SOON);
-    let (mut all, mut rolls) = (pin!(calls.all(deadline)), None);
+    let deadline = begun + wait.doubtful;
     loop {
-        let until = until(&followed.observed, rolls.as_ref());
-        if until.is_none() && rolls.is_some() {
+        let (until, now) = (
+            until(&followed.observed, calls.answered()),
+            clock::boot_now(),
+        );
+        // A holder may have become silent since the first read.
+        calls.call(&followed.observed);
+        let overdue = calls.overdue_at().unwrap_or(now).max(deadline);
+        if until.is_none() && (!calls.are_under_way() || now >= overdue) {
             break;
         }
-        let until = until.unwrap_or_else(|| clock::boot_now() + FRAME_MAX);
+        let wakeup = until.unwrap_or(overdue).min(now + FRAME_MAX);
         tokio::select! {
-            answered = &mut all, if rolls.is_none() => rolls = Some(answered),
-            _ = followed.advance(until) => {}
+            () = calls.next() => {}
+            _ = followed.advance(wakeup) => {}
         }
     }
     let now = clock::boot_now();
@@ -192,7 +196,7 @@ pub(super) async fn await_renewals(
         });
     }
     drop(waiting);
-    rolls.unwrap_or_default()
+    calls.end()
 }
 
 pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, CommandError> {
@@ -314,10 +318,11 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
         Listing::Leases { .. } => Ask::All,
         Listing::Locks => Ask::None,
     };
-    let mut calls = RollCalls::new(session, ANSWER_SOON, ask);
+    let mut calls = RollCalls::new(session, ANSWER_SOON, ask, usize::MAX);
     let mut first_line = 0;
     let mut feed = WatchFeed::default();
     loop {
+        calls.forget_led(&observed);
         calls.call(&observed);
         let rows = listing.rows(&observed, calls.answered(), clock::boot_now());
         draw(

@@ -248,7 +248,7 @@ impl<'a> ObservedLock<'a> {
         let by_store = self.by_store(entry.owner.renewed_at).map(millis);
         object["last_write_ago_ms"] = evidence.and_then(|it| it.last_write_ago).into();
         object["last_write_ago_by_store_ms"] = by_store.into();
-        object["silent_ms"] = evidence.map(|it| millis(it.silence.lasts(self.now))).into();
+        object["silent_ms"] = evidence.map(|it| millis(it.silent_for(self.now))).into();
         object["renewal_seen"] = evidence.is_some_and(|it| it.silence.renewal_seen).into();
         object["silent"] = evidence.is_some_and(Evidence::is_silent).into();
         object["expires_for_others_in_ms"] = evidence.map(|it| millis(it.expires_in)).into();

@@ -270,7 +270,7 @@ pub(super) fn object(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime
             "since": date(holder.acquired_at),
             "renewed_at": date(shown.renewed_at),
             "lease_duration_ms": holder.lease_duration.millis,
-            "silent_ms": millis(seen.silence.lasts(now)),
+            "silent_ms": evidence.map(|evidence| millis(evidence.silent_for(now))),
             "renewal_seen": seen.silence.renewal_seen,
             "last_write_ago_ms": evidence.and_then(|evidence| evidence.last_write_ago),
             "expires_for_others_in_ms": evidence.map(|evidence| millis(evidence.expires_in)),

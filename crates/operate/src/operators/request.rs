@@ -158,7 +158,7 @@ impl<'a> PendingRequest<'a> {
             (self.note)(&format!("lease {name}: already requested; waiting"));
         }
         let mut progress = Progress::new(kind, &lease, sent, id);
-        progress.holder_is_silent = silent.is_some();
+        progress.gone = silent.as_ref().map(|(_, evidence)| *evidence);
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
             None => Ok(self.waited(&mut followed, progress, silent.is_some()).await),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::Session;
-use super::observed::{Observed, lease};
+use super::observed::{Evidence, Observed, lease};
 use super::render::{short, unclaimed};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName};
@@ -25,7 +25,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub(super) const ANSWER_SOON: Duration = Duration::from_millis(1_500);
 /// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
-const CALLS_MAX: usize = 16;
+pub(super) const CALLS_MAX: usize = 16;
 /// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
@@ -144,51 +144,76 @@ pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duratio
     }
 }
 
+#[derive(Debug, Clone, Copy)]
+struct LastCall {
+    at: BootTime,
+    /// True if the holder already seemed to be gone.
+    was_silent: bool,
+}
+
 /// The roll calls for a list of leases: one roll call for each lease without a renewing holder.
 pub(super) struct RollCalls {
     session: Session,
     within: Duration,
     ask: Ask,
-    called: BTreeMap<String, BootTime>,
+    /// Number of roll calls that may still be made.
+    left: usize,
+    called: BTreeMap<String, LastCall>,
     calls: JoinSet<(String, Roll)>,
     rolls: Rolls,
 }
 
 impl RollCalls {
-    pub(super) fn new(session: &Session, within: Duration, ask: Ask) -> Self {
+    pub(super) fn new(session: &Session, within: Duration, ask: Ask, at_most: usize) -> Self {
         Self {
             session: session.clone(),
             within,
             ask,
+            left: at_most,
             called: BTreeMap::new(),
             calls: JoinSet::new(),
             rolls: Rolls::new(),
         }
     }
 
+    /// Forgets the answers of leases that have a renewing holder again.
+    pub(super) fn forget_led(&mut self, observed: &Observed) {
+        let (unled, _) = self.unled(observed);
+        self.called.retain(|name, _| unled.contains(name.as_str()));
+        self.rolls.retain(|name, _| unled.contains(name.as_str()));
+    }
+
     /// Asks the candidates of leases without a renewing holder to report, unless they were asked
-    /// recently.
+    /// recently. A late holder may have answered, so its silence is a reason to ask again.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();
         let (unled, known) = self.unled(observed);
-        self.called.retain(|name, _| unled.contains(name.as_str()));
-        self.rolls.retain(|name, _| unled.contains(name.as_str()));
         self.rolls.extend(known);
         for name in unled {
-            let called = self.called.get(name);
+            let evidence = observed.get(name).and_then(|seen| seen.evidence(now));
+            let is_silent = evidence.as_ref().is_some_and(Evidence::is_silent);
+            let is_recent = |last: &LastCall| {
+                now.since(last.at) < CALLED_AGAIN_AFTER && (last.was_silent || !is_silent)
+            };
             // A document with an invalid name has no candidates.
             let Ok(lease) = ResourceName::new(name) else {
                 continue;
             };
-            if called.is_some_and(|called| now.since(*called) < CALLED_AGAIN_AFTER) {
+            if self.called.get(name).is_some_and(is_recent) {
                 continue;
             }
-            if self.calls.len() == CALLS_MAX {
+            if self.left == 0 || self.calls.len() >= CALLS_MAX {
                 let why = format!("more than {CALLS_MAX} leases; to ask: leasehold describe NAME");
-                self.rolls.insert(name.to_owned(), Roll::NotCalled(why));
+                let roll = Roll::NotCalled(why);
+                self.rolls.entry(name.to_owned()).or_insert(roll);
                 continue;
             }
-            self.called.insert(name.to_owned(), now);
+            self.left -= 1;
+            let call = LastCall {
+                at: now,
+                was_silent: is_silent,
+            };
+            self.called.insert(name.to_owned(), call);
             let (session, within) = (self.session.clone(), self.within);
             let answered = async move {
                 let roll = roll(&session, &lease, within).await;
@@ -230,6 +255,15 @@ impl RollCalls {
         !self.calls.is_empty()
     }
 
+    /// Waits for the next answer. Never returns if no roll call is under way.
+    pub(super) async fn next(&mut self) {
+        match self.calls.join_next().await {
+            Some(Ok((name, roll))) => drop(self.rolls.insert(name, roll)),
+            Some(Err(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+
     pub(super) fn answered(&mut self) -> &Rolls {
         while let Some(Ok((name, roll))) = self.calls.try_join_next() {
             self.rolls.insert(name, roll);
@@ -237,18 +271,21 @@ impl RollCalls {
         &self.rolls
     }
 
-    pub(super) async fn all(mut self, deadline: BootTime) -> Rolls {
-        let all = async {
-            while let Some(Ok((name, roll))) = self.calls.join_next().await {
-                self.called.remove(&name);
-                self.rolls.insert(name, roll);
-            }
-        };
-        let left = deadline.since(clock::boot_now());
-        if timeout(left, all).await.is_err() {
-            let why = || Roll::NotCalled("no answer from MongoDB in time".to_owned());
-            let late = self.called.into_keys();
-            self.rolls.extend(late.map(|name| (name, why())));
+    /// Returns when the newest roll call counts as not answered; `None` before the first.
+    pub(super) fn overdue_at(&self) -> Option<BootTime> {
+        self.called
+            .values()
+            .map(|last| last.at + 2 * self.within)
+            .max()
+    }
+
+    /// Returns all answers. Roll calls that are under way count as not answered.
+    pub(super) fn end(mut self) -> Rolls {
+        self.answered();
+        let why = || Roll::NotCalled("no answer from MongoDB in time".to_owned());
+        let late = self.called.into_keys();
+        for name in late {
+            self.rolls.entry(name).or_insert_with(why);
         }
         self.rolls
     }

@@ -54,17 +54,12 @@ impl RenewalWait {
         }
     }
 
-    pub(super) fn of(
-        self,
-        seen: &ObservedDocument,
-        rolls: Option<&Rolls>,
-        now: BootTime,
-    ) -> Duration {
+    pub(super) fn of(self, seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Duration {
         let answered = |present: &[Present]| {
             let holder = lease(&seen.entry).and_then(|lease| lease.holder.as_ref());
             holder.is_some_and(|holder| present.iter().any(|it| it.identity == holder.identity))
         };
-        let roll = rolls.and_then(|rolls| rolls.get(&seen.entry.name));
+        let roll = rolls.get(&seen.entry.name);
         let is_asked =
             self.until_asked && matches!(roll, Some(Roll::Answered(present)) if !answered(present));
         let unseen = seen.holders(now).filter(|it| !it.silence.renewal_seen);
@@ -130,27 +125,28 @@ mod tests {
 
     #[test]
     fn a_list_waits_for_a_holder_in_doubt_and_not_for_others() {
-        let waits = |wait: RenewalWait, renewed_at, rolls: Option<&Rolls>| {
+        let waits = |wait: RenewalWait, renewed_at, rolls: &Rolls| {
             let observed = observed(doc! { "renewed_at": renewed_at });
             wait.of(observed.one().expect("a lease"), rolls, boot_now())
         };
+        let none = Rolls::new();
         let list = RenewalWait::of_list(None, Ask::IfUnclear);
-        assert_eq!(waits(list, ago(1), None), Duration::ZERO);
-        assert_eq!(waits(list, ago(10), None), 4 * SECOND, "late");
-        assert_eq!(waits(list, ago(-60), None), 4 * SECOND, "in the future");
-        assert_eq!(waits(list, ago(60), None), 4 * SECOND, "not asked yet");
+        assert_eq!(waits(list, ago(1), &none), Duration::ZERO);
+        assert_eq!(waits(list, ago(10), &none), 4 * SECOND, "late");
+        assert_eq!(waits(list, ago(-60), &none), 4 * SECOND, "in the future");
+        assert_eq!(waits(list, ago(60), &none), 4 * SECOND, "not asked yet");
         let others = answered(&["b"]);
-        assert_eq!(waits(list, ago(60), Some(&others)), Duration::ZERO);
+        assert_eq!(waits(list, ago(60), &others), Duration::ZERO);
         let holder = answered(&["a", "b"]);
-        assert_eq!(waits(list, ago(60), Some(&holder)), 4 * SECOND);
+        assert_eq!(waits(list, ago(60), &holder), 4 * SECOND);
         let observe = RenewalWait::of_list(Some(30 * SECOND), Ask::IfUnclear);
-        assert_eq!(waits(observe, ago(1), None), 30 * SECOND);
-        assert_eq!(waits(observe, ago(60), Some(&others)), 4 * SECOND);
+        assert_eq!(waits(observe, ago(1), &none), 30 * SECOND);
+        assert_eq!(waits(observe, ago(60), &others), 4 * SECOND);
         let lease = RenewalWait::of_lease(None, Ask::All);
-        assert_eq!(waits(lease, ago(1), None), Duration::ZERO);
-        assert_eq!(waits(lease, ago(60), Some(&others)), Duration::ZERO);
+        assert_eq!(waits(lease, ago(1), &none), Duration::ZERO);
+        assert_eq!(waits(lease, ago(60), &others), Duration::ZERO);
         let lease = RenewalWait::of_lease(Some(30 * SECOND), Ask::All);
-        assert_eq!(waits(lease, ago(60), Some(&others)), 30 * SECOND);
+        assert_eq!(waits(lease, ago(60), &others), 30 * SECOND);
     }
 
     #[test]

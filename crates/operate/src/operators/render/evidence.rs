@@ -49,6 +49,16 @@ impl Evidence {
         (age + Duration::from_secs(1) >= watched).then_some(age.max(watched))
     }
 
+    /// Returns the time since the last renewal: as observed, else by the holder's clock, else as a
+    /// lower bound.
+    pub(crate) fn silent_for(&self, now: BootTime) -> Duration {
+        let watched = self.silence.lasts(now);
+        match self.silence.renewal_seen {
+            true => watched,
+            false => self.age(now).unwrap_or(watched),
+        }
+    }
+
     /// Returns the time since the last renewal as a table cell. `~` marks an estimate from the
     /// holder's clock, and `>` a lower bound.
     pub(crate) fn renewed(&self, now: BootTime) -> String {

@@ -102,8 +102,8 @@ pub(super) struct Progress {
     /// Instant at which the former holder was first seen to have released the lease.
     released: Option<BootTime>,
     blind: bool,
-    /// True if the holder seemed to be gone at the time of the request.
-    pub(super) holder_is_silent: bool,
+    /// The evidence at the time of the request if the holder seemed to be gone.
+    pub(super) gone: Option<Evidence>,
 }
 
 impl Progress {
@@ -126,7 +126,7 @@ impl Progress {
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: None,
             blind: false,
-            holder_is_silent: false,
+            gone: None,
         }
     }
 
@@ -166,16 +166,18 @@ impl Progress {
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Cancel => {
-                let effect = match (ineffective(&self.before), self.former()) {
+                let gone = self.former().zip(self.gone);
+                let effect = match (ineffective(&self.before), gone) {
                     (Some(why), _) => format!("it had no effect: {why}"),
                     (None, _) if is_done(&self.before) => "it was done already".to_owned(),
-                    (None, Some(former)) if self.holder_is_silent => {
-                        format!("{former} is not renewing, and has not applied the request")
-                    }
-                    (None, _) => "the holder may have begun to apply it".to_owned(),
+                    (None, Some((former, _))) => format!("{former} has not applied it"),
+                    (None, None) => "the holder may have begun to apply it".to_owned(),
                 };
-                let message = format!("request withdrawn; {effect}");
-                Some(CommandOutcome::new(RequestResult::Done, message))
+                let holder =
+                    gone.map(|(former, gone)| format!("; {former} is {}", gone.words(None, at)));
+                let message = format!("request withdrawn; {effect}{}", holder.unwrap_or_default());
+                let outcome = CommandOutcome::new(RequestResult::Done, message);
+                Some(outcome.with_evidence(self.gone.as_ref(), None))
             }
             ActionKind::Pause if !paused => {
                 let by = self.author(lease, &ActionKind::Resume);

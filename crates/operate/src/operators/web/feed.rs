@@ -130,6 +130,10 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
         Content::Lease(lease) => {
             let mut object = named(seen, "lease", render::object(seen, None, now));
+            if !object["holder"].is_null() {
+                // The page itself adds the evidence of the holder's clock.
+                object["holder"]["silent_ms"] = millis(seen.silence.lasts(now)).into();
+            }
             add_history(&mut object, &lease.history);
             object["pause"] = lease
                 .pause()
