@@ -18,4 +18,5 @@ mod page;
 mod production;
 mod screenshots;
 mod server;
+mod silent;
 mod visitors;

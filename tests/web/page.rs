@@ -412,9 +412,9 @@ async fn hostile_names_and_identities_do_no_harm() {
     for width in [390, 800, 1280] {
         size(&mut browser, width, 900).await;
         let fits = format!(
-            "(() => {{ const row = parseFloat(getComputedStyle(document.documentElement).getPropertyValue('--row-height')); \
-             return document.documentElement.scrollWidth <= {width} && \
-             [...document.querySelectorAll('#rows tr:not(.group)')].every((one) => one.offsetHeight <= row); }})()"
+            "(() => {{ const max = (kind) => parseFloat(getComputedStyle(document.documentElement).getPropertyValue(`--${{kind}}-height`)); \
+             return document.documentElement.scrollWidth <= {width} && [...document.querySelectorAll('#rows tr:not(.group)')] \
+             .every((one) => one.offsetHeight <= max(one.classList.contains('gone') ? 'gone' : 'row')); }})()"
         );
         browser.until(&fits).await;
     }

@@ -7,6 +7,7 @@ mod feed;
 mod guesses;
 mod metrics;
 mod page;
+mod silent;
 mod site;
 
 use std::pin::pin;
@@ -21,6 +22,7 @@ use self::access::VisitorAccess;
 use self::board::{LinkState, Snapshot};
 use self::metrics::Exporter;
 pub(super) use self::metrics::NamePattern;
+use self::silent::SilentLeases;
 use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
 use super::observed::lease;
@@ -56,14 +58,17 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     };
     answer(format!("listening on http://{address}/{kind}\n").as_bytes())?;
     session.collection.restarts("leasehold web");
-    let (board, newest) = watch::channel(Snapshot::default());
+    let board = Arc::new(watch::Sender::new(Snapshot::default()));
+    // Only a page shows the answers.
+    let has_page = !matches!(offer, Offer::Metrics);
+    let silent = has_page.then(|| SilentLeases::new(session));
     let view = session.collection.follow(Scope::All);
     let last_answer = view.last_answer();
     let names = args.metrics_names.clone();
     let exporter = Exporter::new(args.metrics_names, last_answer.clone());
     let web = Web(Arc::new(Shared {
         session: session.clone(),
-        board: newest,
+        board: Arc::clone(&board),
         last_answer,
         access,
         exporter,
@@ -73,7 +78,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     let mut serving = pin!(bound.serve(web));
     let mut exit = Exit::Code(exit::DONE);
     tokio::select! {
-        () = follow(&session.collection, view, &board, &names) => {}
+        () = follow(&session.collection, view, &board, &names, silent) => {}
         served = &mut serving => {
             let Err(error) = served;
             return Err(system("serve HTTP")(error));
@@ -114,6 +119,7 @@ async fn follow(
     mut view: LiveView,
     board: &watch::Sender<Snapshot>,
     names: &[NamePattern],
+    mut silent: Option<SilentLeases>,
 ) {
     let last_answer = view.last_answer();
     let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
@@ -121,7 +127,20 @@ async fn follow(
     loop {
         let before = board.borrow().link.clone();
         let was_listed = board.borrow().is_listed();
-        match timeout(CHECK, view.next()).await {
+        let answered_call = async {
+            match &mut silent {
+                Some(silent) => silent.answered().await,
+                None => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            event = timeout(CHECK, view.next()) => event,
+            (name, revision, roll) = answered_call => {
+                board.send_modify(|board| board.called(&name, revision, roll, answered()));
+                continue;
+            }
+        };
+        match event {
             Ok(None) => return,
             Ok(Some(event)) => {
                 board.send_modify(|board| board.apply(without_retired(event), answered()));
@@ -137,6 +156,9 @@ async fn follow(
             }
         }
         let board = board.borrow();
+        if let Some(silent) = &mut silent {
+            silent.call(&board);
+        }
         if board.is_listed() && !was_listed {
             for name in NamePattern::unmatched(names, &board) {
                 warn!(

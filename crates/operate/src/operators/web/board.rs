@@ -12,11 +12,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::observed::{Observed, ObservedDocument, Silence, lease};
+use super::super::observed::{Evidence, Observed, ObservedDocument, Silence, lease};
+use super::super::roll_call::Roll;
 use super::feed::{RenewalAge, renewal, row};
-use leasehold_core::election::{BootTime, WallMillis};
+use leasehold_core::election::{BootTime, Revision, WallMillis};
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::operators::{RollCall, ViewEvent};
+use leasehold_mongodb::store::mongo::operators::{Present, RollCall, ViewEvent};
 use leasehold_status::render::ClockPair;
 
 /// Maximum number of documents in one event. An event of this size has 30 to 200 KB; larger
@@ -42,9 +43,11 @@ pub(super) struct Position {
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     observed: Observed,
-    /// The last answered roll call of each lease. A copy is needed, because the operator's command
-    /// removes the roll call from the document.
-    roll_calls: BTreeMap<String, AnsweredRollCall>,
+    /// The last roll call of each lease. A copy is needed, because each roll call is removed from
+    /// the document at its end.
+    roll_calls: BTreeMap<String, LastRollCall>,
+    /// The result of each roll call since the holder's last renewal.
+    rolls: BTreeMap<String, (Revision, Roll)>,
     changes: BTreeMap<String, Change>,
     /// Document names by the number of their last change.
     order: BTreeMap<Version, String>,
@@ -60,9 +63,12 @@ pub(super) struct Snapshot {
 }
 
 #[derive(Debug)]
-pub(super) struct AnsweredRollCall {
-    pub(super) roll_call: RollCall,
+pub(super) struct LastRollCall {
+    /// The candidates that answered.
+    pub(super) present: Vec<Present>,
     pub(super) at: BootTime,
+    /// The last roll call with answers that was seen in the document.
+    seen: Option<RollCall>,
 }
 
 #[derive(Debug)]
@@ -175,20 +181,73 @@ impl Snapshot {
         }
     }
 
-    /// Returns true if there are new answers to a roll call.
+    /// Returns true if there are new answers to a roll call, or if the holder has renewed since a
+    /// roll call.
     fn answered(&mut self, name: &str, now: BootTime) -> bool {
         let Some(lease) = self.observed.get(name).and_then(|seen| lease(&seen.entry)) else {
             self.roll_calls.remove(name);
+            self.rolls.remove(name);
             return false;
         };
-        let known = self.roll_calls.get(name).map(|known| &known.roll_call);
+        let revision = lease.lease.revision;
+        let known = self
+            .roll_calls
+            .get(name)
+            .and_then(|known| known.seen.as_ref());
         let is_new = |call: &&RollCall| !call.present.is_empty() && known != Some(call);
-        let Some(roll_call) = lease.roll_call.as_ref().filter(is_new).cloned() else {
-            return false;
+        let Some(call) = lease.roll_call.as_ref().filter(is_new).cloned() else {
+            let is_old = |(asked, _): &(Revision, Roll)| *asked != revision;
+            return self.rolls.get(name).is_some_and(is_old) && self.rolls.remove(name).is_some();
         };
-        let answered = AnsweredRollCall { roll_call, at: now };
-        self.roll_calls.insert(name.to_owned(), answered);
+        let mut present = call.present.clone();
+        present.sort_by(|a, b| a.identity.cmp(&b.identity));
+        let roll = Roll::Answered(present.clone());
+        self.rolls.insert(name.to_owned(), (revision, roll));
+        let last = LastRollCall {
+            present,
+            at: now,
+            seen: Some(call),
+        };
+        self.roll_calls.insert(name.to_owned(), last);
         true
+    }
+
+    /// Records the result of a roll call of this server. `revision` is the revision of the lease
+    /// at the time of the roll call.
+    pub(super) fn called(&mut self, name: &str, revision: Revision, roll: Roll, now: BootTime) {
+        if self.revision(name).is_none() {
+            return;
+        }
+        if let Roll::Answered(present) = &roll {
+            let known = self.roll_calls.remove(name);
+            let last = LastRollCall {
+                present: present.clone(),
+                at: now,
+                seen: known.and_then(|known| known.seen),
+            };
+            self.roll_calls.insert(name.to_owned(), last);
+        }
+        if self.revision(name) == Some(revision) {
+            self.rolls.insert(name.to_owned(), (revision, roll));
+        }
+        self.record(name.to_owned(), true);
+    }
+
+    pub(super) fn revision(&self, name: &str) -> Option<Revision> {
+        let lease = lease(&self.observed.get(name)?.entry)?;
+        Some(lease.lease.revision)
+    }
+
+    /// Returns the leases whose holder seems to be gone, each with its revision. Paused leases are
+    /// excluded, because no candidate may take over. Returns none while MongoDB cannot be read.
+    pub(super) fn silent_leases(&self, now: BootTime) -> impl Iterator<Item = (&str, Revision)> {
+        let is_read = matches!(self.link.state, LinkState::Current | LinkState::Polling);
+        let unled = self.observed.unled_leases(now).filter(move |_| is_read);
+        unled.filter_map(move |seen| {
+            let lease = lease(&seen.entry).filter(|lease| !lease.lease.paused)?;
+            let evidence = seen.evidence(now).filter(Evidence::is_silent);
+            evidence.map(|_| (seen.entry.name.as_str(), lease.lease.revision))
+        })
     }
 
     /// Records that the collection cannot be read. `answered` is the time of MongoDB's last answer.
@@ -276,7 +335,7 @@ impl Snapshot {
             }
             at.content = *version;
             match self.observed.get(name) {
-                Some(known) => delta.documents.push(row(known, now)),
+                Some(known) => delta.documents.push(self.row(known, now)),
                 None if *version <= at.begun => {}
                 None => delta.removed.push(name.clone()),
             }
@@ -302,9 +361,17 @@ impl Snapshot {
         self.newest > position.renewals
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<(&ObservedDocument, Option<&AnsweredRollCall>)> {
-        let seen = self.observed.get(name)?;
-        Some((seen, self.roll_calls.get(name)))
+    pub(super) fn get(&self, name: &str) -> Option<&ObservedDocument> {
+        self.observed.get(name)
+    }
+
+    pub(super) fn roll_call(&self, name: &str) -> Option<&LastRollCall> {
+        self.roll_calls.get(name)
+    }
+
+    pub(super) fn row(&self, seen: &ObservedDocument, now: BootTime) -> Value {
+        let roll = self.rolls.get(&seen.entry.name).map(|(_, roll)| roll);
+        row(seen, roll, now)
     }
 
     pub(super) fn store_now(&self, now: BootTime) -> Option<WallMillis> {

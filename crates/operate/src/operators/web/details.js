@@ -206,7 +206,6 @@ function renderFacts() {
   renderCommands(doc);
   if (isUnclaimed(doc, at, now)) why.push(`${holder ? "" : `${unclaimedNote()}: `}start a candidate, or look at the log of a candidate`);
   if (doc.unreadable) why.push("leasehold does not change this document: repair it, or update leasehold if the schema is newer");
-  if (found === "silent" && !doc.candidates) why.push("no candidate is known to answer");
   byId("evidence").hidden = why.length === 0 || found === "kept";
   setText(byId("evidence"), [shownState(found), ...why].join("; "));
   const facts = [["State", shownState(found)]];
@@ -228,7 +227,7 @@ function renderFacts() {
     facts.push(["Request", doc.request && request(doc) + (doc.request.reason ? ` (${doc.request.reason})` : "")]);
     if (doc.candidates) {
       const ago = duration(doc.answered_ms + Math.max(0, now - at));
-      facts.push(["Candidates", `${doc.candidates.join(", ")} (as of the roll call ${ago} ago)`]);
+      facts.push(["Candidates", `${doc.candidates.join(", ") || "none"} (as of the roll call ${ago} ago)`]);
     }
     if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);
   }

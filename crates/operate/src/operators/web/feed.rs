@@ -15,7 +15,8 @@ use tokio::time::sleep;
 
 use super::super::observed::{ObservedDocument, Silence, wall};
 use super::super::render;
-use super::board::{AnsweredRollCall, Link, Position, Snapshot};
+use super::super::roll_call::Roll;
+use super::board::{Link, Position, Snapshot};
 use super::site::Shared;
 use leasehold_clock::boot_now;
 use leasehold_core::election::{BootTime, WallMillis};
@@ -78,7 +79,7 @@ impl Feed for Events {
 impl Events {
     pub(super) fn new(shared: Arc<Shared>, headers: HeaderMap, place: StreamPlace) -> Self {
         Self {
-            board: shared.board.clone(),
+            board: shared.board.subscribe(),
             shared,
             headers,
             place,
@@ -125,7 +126,8 @@ impl Events {
     }
 }
 
-pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
+/// `roll` is the result of the last roll call since the holder's last renewal.
+pub(super) fn row(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => of_lock(seen, lock, CLAIMS_MAX, now),
         Content::Lease(lease) => {
@@ -134,6 +136,7 @@ pub(super) fn row(seen: &ObservedDocument, now: BootTime) -> Value {
                 // The page itself adds the evidence of the holder's clock.
                 object["holder"]["silent_ms"] = millis(seen.silence.lasts(now)).into();
             }
+            object["roll_call"] = roll.map(Roll::words).into();
             add_history(&mut object, &lease.history);
             object["pause"] = lease
                 .pause()
@@ -178,11 +181,7 @@ pub(super) fn renewal(seen: &ObservedDocument, now: BootTime) -> Vec<RenewalAge>
     }
 }
 
-pub(super) fn details(
-    seen: &ObservedDocument,
-    roll_call: Option<&AnsweredRollCall>,
-    now: BootTime,
-) -> Value {
+pub(super) fn details(board: &Snapshot, seen: &ObservedDocument, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => {
             let mut object = of_lock(seen, lock, usize::MAX, now);
@@ -190,18 +189,16 @@ pub(super) fn details(
             object
         }
         Content::Lease(lease) => {
-            let mut object = row(seen, now);
+            let mut object = board.row(seen, now);
             render::add_past(&mut object, lease);
-            if let Some(AnsweredRollCall { roll_call, at }) = roll_call {
-                let present = roll_call.present.iter();
-                let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
-                identities.sort_unstable();
-                object["candidates"] = identities.into();
-                object["answered_ms"] = millis(now.since(*at)).into();
+            if let Some(last) = board.roll_call(&seen.entry.name) {
+                let present = last.present.iter();
+                object["candidates"] = present.map(|one| one.identity.as_str()).collect();
+                object["answered_ms"] = millis(now.since(last.at)).into();
             }
             object
         }
-        Content::Foreign(_) => row(seen, now),
+        Content::Foreign(_) => board.row(seen, now),
     }
 }
 

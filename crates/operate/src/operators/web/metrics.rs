@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 
 use super::super::lock_view::{HolderState, ObservedLock};
 use super::super::observed::{ObservedDocument, lock_of, wall};
-use super::board::{AnsweredRollCall, Snapshot};
+use super::board::{LastRollCall, Snapshot};
 use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::Entry;
 use leasehold_http::{Answer, respond, text};
@@ -144,7 +144,7 @@ impl Exporter {
                 _ if !is_named => "names",
                 _ if is_full => "maximum",
                 Content::Lease(record) => {
-                    let roll_call = board.get(name).and_then(|(_, roll_call)| roll_call);
+                    let roll_call = board.roll_call(name);
                     samples.leases.push(lease(seen, record, roll_call, now));
                     continue;
                 }
@@ -164,7 +164,7 @@ impl Exporter {
 fn lease<'a>(
     seen: &'a ObservedDocument,
     record: &'a LeaseRecord,
-    roll_call: Option<&AnsweredRollCall>,
+    roll_call: Option<&LastRollCall>,
     now: BootTime,
 ) -> LeaseSample<'a> {
     let holder = record.held_by().zip(record.holder.as_ref());
@@ -183,8 +183,7 @@ fn lease<'a>(
         paused_since: record.pause().and_then(|pause| date(pause.at)),
         standby: holder.is_some() && record.standby.is_some(),
         last_change_age: seen.silence.lasts(now),
-        candidates: roll_call
-            .map(|AnsweredRollCall { roll_call, at }| (roll_call.present.len(), now.since(*at))),
+        candidates: roll_call.map(|last| (last.present.len(), now.since(last.at))),
         holder,
     }
 }

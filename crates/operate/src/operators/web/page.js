@@ -36,7 +36,7 @@ let problem = "connecting to this server";
 let wasStale = true;
 let alarming = null; // Names of the silent, expired and unclaimed documents.
 const rows = new Map(); // Maps each name to its row in the page.
-const heights = { row: 0, calm: 0, group: 0 };
+const heights = { row: 0, calm: 0, gone: 0, group: 0 };
 
 // The instant at which the shown data was last current. Times since renewals stop at this instant,
 // because later renewals are not observed.
@@ -127,7 +127,7 @@ function arrange() {
   for (const [name, entry] of known) {
     if (!isShown(entry, words, kind, now)) continue;
     const group = needsAttention(entry.doc, entry.at, now) ? "attention" : entry.doc.kind;
-    entry.isCalm = !notes(entry.doc, entry.at, now);
+    entry.height = isGone(state(entry.doc, entry.at, now)) ? "gone" : notes(entry.doc, entry.at, now) ? "row" : "calm";
     groups[group].push([sortValue(name, orderOf(group).key, now), name]);
   }
   const compare = (a, b) => (typeof a === "number" ? a - b : collator.compare(a, b));
@@ -167,7 +167,7 @@ function measure() {
   const style = getComputedStyle(document.documentElement);
   for (const kind in heights) heights[kind] = parseFloat(style.getPropertyValue(`--${kind}-height`));
   tops = [0];
-  const height = (name) => (name[0] === "\0" ? heights.group : known.get(name).isCalm ? heights.calm : heights.row);
+  const height = (name) => heights[name[0] === "\0" ? "group" : known.get(name).height];
   for (const name of order) tops.push(tops.at(-1) + height(name));
 }
 

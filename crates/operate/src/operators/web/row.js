@@ -44,7 +44,7 @@ function makeRow(name) {
 }
 
 function renderRow(row, name, now) {
-  const { doc, at, changed, isCalm } = known.get(name);
+  const { doc, at, changed, height } = known.get(name);
   const found = state(doc, at, now);
   const holder = principal(doc, at, now);
   const said = notes(doc, at, now);
@@ -54,7 +54,7 @@ function renderRow(row, name, now) {
   ];
   const unseen = isUnconfirmed(doc, at, now) ? " unseen" : "";
   const unclaimed = found === "free" && isUnclaimed(doc, at, now) ? " unclaimed" : "";
-  const className = `${found}${unseen}${unclaimed} kind-${kindOf(doc)}${isCalm ? " calm" : ""}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
+  const className = `${found}${unseen}${unclaimed} kind-${kindOf(doc)}${height === "row" ? "" : ` ${height}`}${changed && performance.now() - changed < 1500 ? " fresh" : ""}`;
   if (row.className !== className) row.className = className;
   setText(row.firstChild.firstChild, `${kindOf(doc)} `);
   texts.forEach((text, index) => {

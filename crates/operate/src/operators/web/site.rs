@@ -51,7 +51,7 @@ pub(super) struct Web(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) session: Session,
-    pub(super) board: watch::Receiver<Snapshot>,
+    pub(super) board: Arc<watch::Sender<Snapshot>>,
     pub(super) last_answer: LastAnswer,
     pub(super) access: VisitorAccess,
     pub(super) exporter: Exporter,
@@ -209,11 +209,11 @@ impl Shared {
     fn details(&self, query: &str) -> Result<Answer, Refusal> {
         let (board, now) = (self.board.borrow(), boot_now());
         let name = field(query.as_bytes(), "name");
-        let Some((seen, roll_call)) = name.and_then(|name| board.get(&name)) else {
+        let Some(seen) = name.and_then(|name| board.get(&name)) else {
             return refused(StatusCode::NOT_FOUND, "there is no such document");
         };
         let shown = self.link(&board, now).shown_at(now);
-        Ok(json(StatusCode::OK, &details(seen, roll_call, shown)))
+        Ok(json(StatusCode::OK, &details(&board, seen, shown)))
     }
 
     /// Performs an action of the page, even if the browser closes the connection.
@@ -266,9 +266,15 @@ impl Shared {
         }
     }
 
-    /// Asks the candidates of a lease to report. The stream of events delivers their answers.
+    /// Asks the candidates of a lease to report. Their answers are also sent to all browsers.
     async fn ask(&self, name: &ResourceName) -> Answer {
+        let revision = self.board.borrow().revision(name.as_str());
         let roll = roll(&self.session, name, ANSWER_MAX).await;
+        if let (Some(revision), Roll::Answered(_)) = (revision, &roll) {
+            self.board.send_modify(|board| {
+                board.called(name.as_str(), revision, roll.clone(), boot_now())
+            });
+        }
         let (code, result) = match &roll {
             Roll::Answered(present) if present.is_empty() => (StatusCode::OK, "unanswered"),
             Roll::Answered(_) => (StatusCode::OK, "done"),

@@ -77,7 +77,7 @@ fn a_large_list_comes_in_pieces() {
 fn renew(board: &mut Snapshot, names: &[String]) {
     board.apply(ViewEvent::Failed(Failure::new("no primary", "")), at(1));
     for name in names {
-        let known = board.get(name).map(|(seen, _)| seen.entry.clone());
+        let known = board.get(name).map(|seen| seen.entry.clone());
         if let Some(entry) = known {
             board.apply(ViewEvent::Changed { entry, at: at(1) }, at(1));
         }
@@ -133,7 +133,10 @@ impl Browser {
     fn receive_all(&mut self, board: &Snapshot) {
         while !self.receive(board) {}
         let shown: Vec<_> = self.known.iter().collect();
-        let rows: Vec<_> = board.documents().map(|seen| row(seen, at(2))).collect();
+        let rows: Vec<_> = board
+            .documents()
+            .map(|seen| board.row(seen, at(2)))
+            .collect();
         assert_eq!(shown.len(), rows.len(), "the number of documents");
         for ((name, content), row) in shown.into_iter().zip(rows) {
             assert_eq!((&row["name"], &row["foreign"]), (&json!(name), content));

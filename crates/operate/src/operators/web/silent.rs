@@ -1,0 +1,105 @@
+//! Asks the candidates of each silent lease to report, once for each silence. All browsers share
+//! the answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::super::Session;
+use super::super::roll_call::{ANSWER_MAX, CALLS_MAX, Roll, candidates};
+use super::board::Snapshot;
+use leasehold_clock::boot_now;
+use leasehold_core::election::{BootTime, ResourceName, Revision};
+use leasehold_mongodb::store::RetryPolicy;
+
+/// Interval between checks for silent leases; limits the rate of roll calls.
+const CHECKED_AFTER: Duration = Duration::from_secs(1);
+/// Time after which candidates are asked again if MongoDB did not accept the roll call.
+const RETRIED_AFTER: Duration = Duration::from_secs(30);
+
+pub(super) struct SilentLeases {
+    session: Session,
+    next_check: BootTime,
+    asked: BTreeMap<String, AskedOnce>,
+    calls: JoinSet<(String, Revision, Roll, bool)>,
+}
+
+struct AskedOnce {
+    /// The last renewal before the silence.
+    revision: Revision,
+    again_at: Option<BootTime>,
+}
+
+impl SilentLeases {
+    pub(super) fn new(session: &Session) -> Self {
+        Self {
+            session: session.clone(),
+            next_check: boot_now(),
+            asked: BTreeMap::new(),
+            calls: JoinSet::new(),
+        }
+    }
+
+    /// Asks the candidates of silent leases that were not asked since the last renewal. At the
+    /// maximum number of roll calls, further leases wait for a later call of this function.
+    pub(super) fn call(&mut self, board: &Snapshot) {
+        let now = boot_now();
+        if now < self.next_check {
+            return;
+        }
+        self.next_check = now + CHECKED_AFTER;
+        self.asked.retain(|name, _| board.get(name).is_some());
+        for (name, revision) in board.silent_leases(now) {
+            let is_asked = |asked: &AskedOnce| {
+                asked.revision == revision && asked.again_at.is_none_or(|again| now < again)
+            };
+            if self.calls.len() >= CALLS_MAX {
+                return;
+            }
+            // A document with an invalid name has no candidates.
+            let Ok(lease) = ResourceName::new(name) else {
+                continue;
+            };
+            if self.asked.get(name).is_some_and(is_asked) {
+                continue;
+            }
+            let asked = AskedOnce {
+                revision,
+                again_at: None,
+            };
+            self.asked.insert(name.to_owned(), asked);
+            let session = self.session.clone();
+            self.calls.spawn(async move {
+                let answered = candidates(&session, &lease, ANSWER_MAX, |_| false).await;
+                let (roll, retries) = match answered {
+                    Ok(present) => (Roll::Answered(present), false),
+                    Err(failure) => {
+                        debug!(%lease, why = %failure, "cannot ask the candidates to report");
+                        // The page names no servers and no users.
+                        let retries = failure.retry != RetryPolicy::Reconfigure;
+                        (Roll::NotCalled(failure.summary()), retries)
+                    }
+                };
+                (lease.to_string(), revision, roll, retries)
+            });
+        }
+    }
+
+    /// Waits for the next answer. Never returns if no roll call is under way.
+    pub(super) async fn answered(&mut self) -> (String, Revision, Roll) {
+        loop {
+            match self.calls.join_next().await {
+                Some(Ok((name, revision, roll, retries))) => {
+                    if let Some(asked) = self.asked.get_mut(&name).filter(|_| retries) {
+                        asked.again_at = Some(boot_now() + RETRIED_AFTER);
+                    }
+                    return (name, revision, roll);
+                }
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
