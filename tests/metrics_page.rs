@@ -62,6 +62,7 @@ fn full_collection() -> Vec<MetricFamily> {
     let age = Duration::from_secs(1);
     let holder = LeaseHolder {
         identity: "a",
+        silent: Some(false),
         last_write_age: Some(age),
         ..LeaseHolder::default()
     };
@@ -74,6 +75,9 @@ fn full_collection() -> Vec<MetricFamily> {
     };
     let lock = LockSample {
         name: "nightly",
+        kept: Some(0),
+        silent: Some(0),
+        held: Some(age),
         successes: vec![("default", age)],
         ..LockSample::default()
     };

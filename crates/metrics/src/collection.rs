@@ -58,8 +58,8 @@ pub struct LeaseSample<'a> {
 pub struct LeaseHolder<'a> {
     /// Identity of the holder.
     pub identity: &'a str,
-    /// True if the holder seems to be gone.
-    pub silent: bool,
+    /// True if the holder seems to be gone; `None` while an outage hides it.
+    pub silent: Option<bool>,
     /// Time of the acquisition since the Unix epoch, by the holder's clock.
     pub since: Duration,
     /// Time since the last write, by the holder's clock.
@@ -75,18 +75,21 @@ pub struct LockSample<'a> {
     pub name: &'a str,
     /// Identities of the holders whose work or minimum hold has not ended.
     pub holders: Vec<&'a str>,
-    /// Number of holders whose work has ended and whose minimum hold has not.
-    pub kept: usize,
-    /// Number of holders that seem to be gone.
-    pub silent: usize,
+    /// Number of holders whose work has ended and whose minimum hold has not; `None` while an
+    /// outage hides a holder.
+    pub kept: Option<usize>,
+    /// Number of holders that seem to be gone; `None` while an outage hides a holder, unless
+    /// another holder is known to be gone.
+    pub silent: Option<usize>,
     /// Number of waiters.
     pub waiters: usize,
     /// Number of slots.
     pub slots: u32,
     /// The newest token.
     pub token: i64,
-    /// The longest time that a renewing holder has worked under the lock.
-    pub held: Duration,
+    /// The longest time that a renewing holder has worked under the lock; `None` while an outage
+    /// hides a holder.
+    pub held: Option<Duration>,
     /// The longest time that a waiter has waited.
     pub waited: Duration,
     /// Time since the last success of each key, newest first.
@@ -111,13 +114,19 @@ type LockGauge = (
 const LEASE_GAUGES: [LeaseGauge; 12] = [
     (
         "leasehold_collection_lease_held",
-        "1 if the lease has a holder that renews, 0 if it is free or its holder no longer renews.",
-        |lease| flag(lease.holder.as_ref().is_some_and(|holder| !holder.silent)),
+        "1 if the lease has a holder that renews, 0 if it is free or its holder no longer renews; absent while an outage hides the holder.",
+        |lease| match &lease.holder {
+            Some(holder) => flag(!holder.silent?),
+            None => flag(false),
+        },
     ),
     (
         "leasehold_collection_lease_silent",
-        "1 if the holder has not renewed for a lease duration, else 0.",
-        |lease| flag(lease.holder.as_ref().is_some_and(|holder| holder.silent)),
+        "1 if the holder has not renewed for a lease duration, else 0; absent while an outage hides the holder.",
+        |lease| match &lease.holder {
+            Some(holder) => flag(holder.silent?),
+            None => flag(false),
+        },
     ),
     (
         "leasehold_collection_lease_paused",
@@ -162,12 +171,12 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_candidates",
-        "Candidates that answered the last roll call of describe --candidates or transfer; absent before the first.",
+        "Candidates that answered the last roll call; absent before the first.",
         |lease| Some(lease.candidates?.0 as f64),
     ),
     (
         "leasehold_collection_lease_candidates_age_seconds",
-        "Time since the last answer to the roll call of describe --candidates or transfer.",
+        "Time since the last answer to a roll call, or since a roll call without an answer.",
         |lease| seconds(Some(lease.candidates?.1)),
     ),
 ];
@@ -176,22 +185,22 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     (
         "leasehold_collection_lock_holders",
         "Holders of the lock whose work or minimum hold has not ended.",
-        |lock| Some(lock.holders.len() as f64),
+        |lock| count(Some(lock.holders.len())),
     ),
     (
         "leasehold_collection_lock_kept",
-        "Holders whose work has ended and whose minimum hold has not.",
-        |lock| Some(lock.kept as f64),
+        "Holders whose work has ended and whose minimum hold has not; absent while an outage hides a holder.",
+        |lock| count(lock.kept),
     ),
     (
         "leasehold_collection_lock_silent",
-        "Holders that have not renewed for a lease duration.",
-        |lock| Some(lock.silent as f64),
+        "Holders that have not renewed for a lease duration; absent while an outage hides a holder, unless another holder counts.",
+        |lock| count(lock.silent),
     ),
     (
         "leasehold_collection_lock_waiters",
         "Waiters in the queue of the lock.",
-        |lock| Some(lock.waiters as f64),
+        |lock| count(Some(lock.waiters)),
     ),
     (
         "leasehold_collection_lock_slots",
@@ -205,8 +214,8 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a renewing holder has worked under the lock, since a date of MongoDB's clock; 0 if no holder renews.",
-        |lock| seconds(Some(lock.held)),
+        "The longest time that a renewing holder has worked under the lock, since a date of MongoDB's clock; 0 if no holder renews; absent while an outage hides a holder.",
+        |lock| seconds(lock.held),
     ),
     (
         "leasehold_collection_lock_wait_seconds",
@@ -217,6 +226,10 @@ const LOCK_GAUGES: [LockGauge; 8] = [
 
 fn flag(is_set: bool) -> Option<f64> {
     Some(f64::from(u8::from(is_set)))
+}
+
+fn count(number: Option<usize>) -> Option<f64> {
+    Some(number? as f64)
 }
 
 fn seconds(duration: Option<Duration>) -> Option<f64> {

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 
 use super::super::lock_view::{HolderState, ObservedLock};
-use super::super::observed::{ObservedDocument, lock_of, wall};
+use super::super::observed::{Liveness, ObservedDocument, lock_of, wall};
 use super::board::{LastRollCall, Snapshot};
 use leasehold_core::election::{BootTime, WallMillis};
 use leasehold_core::lock::Entry;
@@ -171,7 +171,7 @@ fn lease<'a>(
     let holder = holder.zip(seen.evidence(now));
     let holder = holder.map(|((held, shown), evidence)| LeaseHolder {
         identity: shown.identity.as_str(),
-        silent: evidence.is_silent(),
+        silent: (evidence.liveness != Liveness::Unseen).then(|| evidence.is_silent()),
         since: date(held.acquired_at).unwrap_or_default(),
         last_write_age: evidence.last_write_ago.map(duration),
         lease_duration: held.lease_duration.duration(),
@@ -197,6 +197,9 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     let working = holding
         .iter()
         .filter(|(entry, _, silent)| !entry.work_done && !silent);
+    let is_hidden = |(_, state, _): &_| *state == HolderState::Works(Liveness::Unseen);
+    let is_seen = !holding.iter().any(is_hidden);
+    let silent = holding.iter().filter(|(.., silent)| *silent).count();
     let since = |entry: &Entry| age(entry.owner.acquired_at, wall);
     let successes = lock.successes.iter().rev();
     let successes =
@@ -207,18 +210,18 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
             .iter()
             .map(|(entry, ..)| entry.owner.identity.as_str())
             .collect(),
-        kept: holding
-            .iter()
-            .filter(|(_, state, _)| *state == HolderState::Kept)
-            .count(),
-        silent: holding.iter().filter(|(.., silent)| *silent).count(),
+        kept: is_seen.then(|| {
+            let kept = |(_, state, _): &&(_, HolderState, _)| *state == HolderState::Kept;
+            holding.iter().filter(kept).count()
+        }),
+        silent: (is_seen || silent > 0).then_some(silent),
         waiters: lock.queue.len(),
         slots: lock.slots,
         token: lock.token.get(),
-        held: working
-            .filter_map(|(entry, ..)| since(entry))
-            .max()
-            .unwrap_or_default(),
+        held: is_seen.then(|| {
+            let held = working.filter_map(|(entry, ..)| since(entry));
+            held.max().unwrap_or_default()
+        }),
         waited: lock
             .queue
             .iter()
