@@ -180,7 +180,10 @@ fn control_characters_in_names_are_escaped() {
         "we\x1b[31m\u{9b}ird",
         doc! { "schema": 1, "kind": "lock", "token": 1_i64 },
     );
-    for arguments in [&["locks"][..], &["locks", "--output=json"]] {
+    for arguments in [
+        &["locks", "--all"][..],
+        &["locks", "--all", "--output=json"],
+    ] {
         let listed = place.run(arguments);
         assert!(listed.stdout.contains("we?[31m?ird"), "{listed:?}");
         let raw = |c: char| c.is_control() && c != '\n';

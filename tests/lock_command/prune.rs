@@ -22,6 +22,53 @@ fn pruned_locks_keep_their_tokens() {
 }
 
 #[test]
+fn a_pruned_lock_is_hidden_until_its_next_acquisition() {
+    let place = Place::new();
+    for lock in ["kept", "unused"] {
+        assert_eq!(place.run_empty(lock, &[]).code, 0);
+    }
+    let listed = |flags: &[&str]| {
+        let listed = place.run(&[&["locks", "-o", "json"], flags].concat());
+        let locks: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+        let locks = locks.as_array().expect("a list").iter();
+        let shown = |lock: &serde_json::Value| {
+            let name = lock["lock"].as_str().expect("a name");
+            (name.to_owned(), lock["pruned"].as_bool().expect("a flag"))
+        };
+        locks.map(shown).collect::<Vec<_>>()
+    };
+    let shown = |locks: &[(&str, bool)]| {
+        let locks = locks
+            .iter()
+            .map(|(name, pruned)| (name.to_string(), *pruned));
+        locks.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&[]), shown(&[("kept", false), ("unused", false)]));
+
+    assert_eq!(place.run(&PRUNE).code, 0);
+    assert_eq!(place.run_empty("kept", &[]).code, 0);
+    assert_eq!(listed(&[]), shown(&[("kept", false)]));
+    let all = shown(&[("kept", false), ("unused", true)]);
+    assert_eq!(listed(&["--all"]), all);
+    let text = place.run(&["locks"]);
+    assert!(!text.stdout.contains("unused"), "{text:?}");
+    let hidden = "1 pruned lock not shown (--all)\n";
+    assert!(text.stderr.contains(hidden), "{text:?}");
+    let text = place.run(&["locks", "--all"]);
+    let row = text.stdout.lines().find(|row| row.starts_with("unused"));
+    let row: Vec<_> = row.expect("a row").split_whitespace().collect();
+    assert_eq!(row[..3], ["unused", "1", "pruned"], "{text:?}");
+    assert!(!text.stderr.contains("not shown"), "{text:?}");
+    let described = place.run(&["describe", "unused"]).stdout;
+    let state = "State:     pruned, 0 waiting\n";
+    assert!(described.contains(state), "{described}");
+
+    // An acquisition ends the pruned state. No option or command is needed.
+    assert_eq!(place.run_empty("unused", &[]).code, 0);
+    assert_eq!(listed(&[]), shown(&[("kept", false), ("unused", false)]));
+}
+
+#[test]
 fn every_lock_is_reported_in_order_with_a_reason() {
     let place = Place::new();
     let foreign = doc! { "schema": 2, "kind": "lock", "token": 1_i64 };

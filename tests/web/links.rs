@@ -65,7 +65,7 @@ async fn a_missing_or_deleted_lease_is_reported() {
     let missing = "document.querySelector('#missing').hidden ? '' : document.querySelector('#missing').textContent";
     browser
         .until(&format!(
-            "({missing}) === 'No lease or lock is named nosuch/ (retired ones are not shown).'"
+            "({missing}) === 'No lease or lock is named nosuch/ (retired leases and pruned locks are not shown).'"
         ))
         .await;
     browser.value(&format!("location.hash = '#{lease}'")).await;
@@ -78,7 +78,9 @@ async fn a_missing_or_deleted_lease_is_reported() {
         .await
         .unwrap();
     browser
-        .until("document.querySelector('#facts').textContent === 'It was retired or deleted.'")
+        .until(
+            "document.querySelector('#facts').textContent === 'It was retired, pruned or deleted.'",
+        )
         .await;
     let sections = "[...document.querySelectorAll('dialog section, #actions, #evidence')].every((one) => one.hidden)";
     assert_eq!(browser.value(sections).await, true);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use leasehold_testbed::daemon::sample;
 use leasehold_testbed::{ReplicaSet, Stage, pid};
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::process::Child;
 
-use crate::server::{LONG, Server, run, shared_stage, stage_of};
+use crate::server::{Events, LONG, Server, run, shared_stage, stage_of};
 use crate::visitors::token;
 
 const BLIND: Duration = Duration::from_secs(45);
@@ -361,7 +362,8 @@ async fn names_limit_the_series_and_the_rest_is_counted() {
         .client()
         .database(stage.database())
         .collection("leases");
-    let lock = |name: String| mongodb::bson::doc! { "_id": name, "schema": 1, "kind": "lock", "token": 1_i64 };
+    let history = [mongodb::bson::doc! { "token": 1_i64 }];
+    let lock = |name: String| mongodb::bson::doc! { "_id": name, "schema": 1, "kind": "lock", "token": 1_i64, "history": history.clone() };
     let mut documents: Vec<_> = (0..600).map(|n| lock(format!("nightly-{n:03}"))).collect();
     documents.push(lock("orders".to_owned()));
     documents.push(mongodb::bson::doc! { "_id": "strange", "schema": 1 });
@@ -395,6 +397,37 @@ async fn names_limit_the_series_and_the_rest_is_counted() {
     let (code, text) = run(bad).await;
     assert_eq!(code, 64, "{text}");
     assert!(text.contains("such as orders,nightly-*"), "{text}");
+}
+
+#[tokio::test]
+async fn a_pruned_lock_leaves_the_page_and_the_metrics_until_its_next_acquisition() {
+    let stage = shared_stage().await;
+    run_lock(&stage, &["unused", "--", "true"]).await;
+    let server = Server::start(&stage, &[]).await;
+    server.wait_ready().await;
+    let (mut events, token) = (server.events().await, lock("token", "unused"));
+    let is_on_the_page = |events: &Events, _: &Value| events.documents.contains_key("unused");
+    events.until("it is listed", is_on_the_page).await;
+    scraped(&server, "a series", |text| {
+        sample(text, &token) == Some(1.0)
+    })
+    .await;
+    let prune = ["locks", "prune", "--unused-for=0s"];
+    let (code, text) = run(stage.command(&stage.set().uri(), &prune)).await;
+    assert_eq!(code, 0, "{text}");
+    events
+        .until("it leaves", |events, event| !is_on_the_page(events, event))
+        .await;
+    scraped(&server, "no series", |text| sample(text, &token).is_none()).await;
+    // A page that is opened now does not show the lock either.
+    let mut later = server.events().await;
+    run_lock(&stage, &["used", "--", "true"]).await;
+    let is_used = |events: &Events, _: &Value| events.documents.contains_key("used");
+    later.until("another lock is listed", is_used).await;
+    assert!(!later.documents.contains_key("unused"));
+    run_lock(&stage, &["unused", "--", "true"]).await;
+    events.until("it is back", is_on_the_page).await;
+    scraped(&server, "token 2", |text| sample(text, &token) == Some(2.0)).await;
 }
 
 #[tokio::test]

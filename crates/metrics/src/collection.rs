@@ -295,7 +295,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_documents",
-                "Documents of the collection by kind, at most 10000. Excludes retired leases and documents whose _id is not a string. The kind foreign means neither a lease nor a lock.",
+                "Documents of the collection by kind, at most 10000. Excludes retired leases, pruned locks, and documents whose _id is not a string. The kind foreign means neither a lease nor a lock.",
             ),
             ["kind"],
             documents.kinds.iter().map(number),

@@ -32,7 +32,7 @@ Examples:
   leasehold locks break nightly-report
                              remove expired holders and waiters
   leasehold locks prune --unused-for 30d
-                             shrink the documents of unused locks
+                             shrink the documents of unused locks, and hide them; --all lists them
 
 Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, or it is not known whether a \
 write was applied, 78 configuration, or the name is a lease's.";
@@ -67,6 +67,9 @@ pub struct LocksArgs {
     /// Watch and print changes
     #[arg(short, long, conflicts_with = "observe")]
     watch: bool,
+    /// List pruned locks too
+    #[arg(short, long)]
+    all: bool,
     /// Maximum wait for renewals [default: 0s]
     ///
     /// Without a wait, the dates of the last writes show which holders and waiters are silent.
@@ -83,6 +86,8 @@ enum LocksCommand {
     #[command(after_help = BREAK_HELP)]
     Break(BreakArgs),
     /// Shrink the documents of unused locks, keeping their tokens
+    ///
+    /// Lists, the page and its metrics leave these locks out until their next acquisition.
     #[command(after_help = PRUNE_HELP)]
     Prune(PruneArgs),
 }
@@ -127,7 +132,11 @@ impl LocksArgs {
     /// Returns the error for flags that contradict the subcommand.
     pub fn contradiction(&self) -> Option<String> {
         let (subcommand, inner) = self.inner()?;
-        let of_list = [("watch", self.watch), ("observe", self.observe.is_some())];
+        let of_list = [
+            ("watch", self.watch),
+            ("all", self.all),
+            ("observe", self.observe.is_some()),
+        ];
         self.connection.contradiction(&of_list, subcommand, inner)
     }
 }
@@ -141,7 +150,7 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
         let Some(command) = args.command else {
             let observe = args.observe.unwrap_or_default();
             let observe = (!args.watch).then_some(observe);
-            return list_locks(&config, args.output.json(), timeout, observe).await;
+            return list_locks(&config, args.output.json(), timeout, (args.all, observe)).await;
         };
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, timeout);

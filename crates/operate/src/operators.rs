@@ -146,19 +146,20 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// Waits for renewals and lists the locks. If `observe` is `None`, shows changes until the operator
+/// Waits for renewals and lists the locks, with pruned locks if `all` is true. If `observe` is `None`, shows changes until the operator
 /// stops the command.
 pub(crate) async fn list_locks(
     config: &LockConfig,
     json: bool,
     timeout: Duration,
-    observe: Option<Duration>,
+    (all, observe): (bool, Option<Duration>),
 ) -> Result<Exit, CommandError> {
     let session = Session::new(config, json, timeout);
+    let listing = Listing::Locks { all };
     let listed = async {
         match observe {
-            Some(observe) => leases::run(&session, Listing::Locks, Some(observe)).await,
-            None => leases::watch(&session, Listing::Locks).await,
+            Some(observe) => leases::run(&session, listing, Some(observe)).await,
+            None => leases::watch(&session, listing).await,
         }
     };
     run_on(&session.collection, &config.mongodb.uri, false, listed).await

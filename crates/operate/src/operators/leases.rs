@@ -38,10 +38,9 @@ const FRAME_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     /// Leases; includes retired leases if `all` is true.
-    Leases {
-        all: bool,
-    },
-    Locks,
+    Leases { all: bool },
+    /// Locks; includes pruned locks if `all` is true.
+    Locks { all: bool },
 }
 
 impl Listing {
@@ -49,12 +48,13 @@ impl Listing {
     const fn parts(self) -> (Scope, &'static str, &'static str) {
         match self {
             Self::Leases { .. } => (Scope::Leases, "leases", "list the leases"),
-            Self::Locks => (Scope::Locks, "locks", "list the locks"),
+            Self::Locks { .. } => (Scope::Locks, "locks", "list the locks"),
         }
     }
 
     fn shows(self, seen: &ObservedDocument) -> bool {
-        self != Self::Leases { all: false } || !seen.is_retired()
+        let (Self::Leases { all } | Self::Locks { all }) = self;
+        all || !seen.is_hidden()
     }
 
     fn shown(self, observed: &Observed) -> impl Iterator<Item = &ObservedDocument> {
@@ -63,18 +63,19 @@ impl Listing {
 
     fn hidden(self, observed: &Observed) -> Option<String> {
         let hidden = observed.documents().count() - self.shown(observed).count();
-        match hidden {
-            0 => None,
-            1 => Some("1 retired lease not shown (--all)".to_owned()),
-            hidden => Some(format!("{hidden} retired leases not shown (--all)")),
-        }
+        let what = match self {
+            Self::Leases { .. } => "retired lease",
+            Self::Locks { .. } => "pruned lock",
+        };
+        let plural = if hidden == 1 { "" } else { "s" };
+        (hidden > 0).then(|| format!("{hidden} {what}{plural} not shown (--all)"))
     }
 
     fn rows(self, observed: &Observed, rolls: &Rolls, now: BootTime) -> Vec<Row> {
         let shown = self.shown(observed);
         match self {
             Self::Leases { .. } => render::rows(shown, rolls, now),
-            Self::Locks => lock_view::rows(observed, now),
+            Self::Locks { .. } => lock_view::rows(shown, observed.store_now(now), now),
         }
     }
 
@@ -87,14 +88,14 @@ impl Listing {
     ) -> Value {
         match self {
             Self::Leases { .. } => render::object(seen, roll, now),
-            Self::Locks => lock_view::object(seen, observed.store_now(now), now),
+            Self::Locks { .. } => lock_view::object(seen, observed.store_now(now), now),
         }
     }
 
     fn removed(self, name: &str) -> Value {
         match self {
             Self::Leases { .. } => json!({ "lease": name }),
-            Self::Locks => json!({ "lock": name }),
+            Self::Locks { .. } => json!({ "lock": name }),
         }
     }
 }
@@ -109,7 +110,7 @@ pub(super) async fn run(
     let mut followed = session.follow(scope.clone(), doing).await?;
     let ask = match listing {
         Listing::Leases { .. } => Ask::IfUnclear,
-        Listing::Locks => Ask::None,
+        Listing::Locks { .. } => Ask::None,
     };
     let wait = RenewalWait::of_list(observe, ask);
     let rolls = await_renewals(session, &mut followed, &scope, wait).await;
@@ -139,9 +140,10 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits for each holder until it has renewed, or its `wait` has passed. Ignores retired leases.
-/// Reads the documents again before reporting a holder as expired, because the stream may be stale.
-/// Also asks the candidates of leases without a renewing holder, and returns their answers.
+/// Waits for each holder until it has renewed, or its `wait` has passed. Ignores hidden
+/// documents. Reads the documents again before reporting a holder as expired, because the stream
+/// may be stale. Also asks the candidates of leases without a renewing holder, and returns their
+/// answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
@@ -156,7 +158,7 @@ pub(super) async fn await_renewals(
     calls.call(&followed.observed);
     let until = |observed: &Observed, rolls: &Rolls| {
         let now = clock::boot_now();
-        let shown = observed.documents().filter(|seen| !seen.is_retired());
+        let shown = observed.documents().filter(|seen| !seen.is_hidden());
         let until = shown.map(|seen| begun + wait.of(seen, rolls, now)).max();
         until.filter(|until| *until > now)
     };
@@ -316,7 +318,7 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
     let mut resizes = Resizes::register()?;
     let ask = match listing {
         Listing::Leases { .. } => Ask::All,
-        Listing::Locks => Ask::None,
+        Listing::Locks { .. } => Ask::None,
     };
     let mut calls = RollCalls::new(session, ANSWER_SOON, ask, usize::MAX);
     let mut first_line = 0;

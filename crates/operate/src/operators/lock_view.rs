@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use self::description::result;
 use super::hinted;
-use super::observed::{Evidence, Liveness, Observed, ObservedDocument, lock_of, wall};
+use super::observed::{Evidence, Liveness, ObservedDocument, lock_of, wall};
 use super::render::{ended_object, entry_object, or_dash, short, since, store_object, table};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, WallMillis};
@@ -23,6 +23,7 @@ const HEADER: [&str; 8] = [
 ];
 /// State of a holder or waiter that an outage hides.
 const UNKNOWN: &str = Liveness::Unseen.as_str();
+const PRUNED: &str = "pruned";
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
 pub(super) struct ObservedLock<'a> {
@@ -62,11 +63,13 @@ impl HolderState {
     }
 }
 
-/// Returns the rows of all locks: one row for each holder and waiter, or a single row for a free
-/// lock.
-pub(super) fn rows(observed: &Observed, now: BootTime) -> Vec<Row> {
-    let store_now = observed.store_now(now);
-    let rows = observed.documents().flat_map(|seen| {
+/// Returns the rows of locks: one row for each holder and waiter, or a single row for a free lock.
+pub(super) fn rows<'a>(
+    shown: impl Iterator<Item = &'a ObservedDocument>,
+    store_now: Option<WallMillis>,
+    now: BootTime,
+) -> Vec<Row> {
+    let rows = shown.flat_map(|seen| {
         if let Content::Foreign(why) = &seen.entry.content {
             let (name, why) = (seen.entry.name.as_str(), format!("not a lock: {why}"));
             let cells = [name, "-", "foreign", "-", "-", "-", "-", &why];
@@ -181,6 +184,7 @@ impl<'a> ObservedLock<'a> {
                     .collect();
                 let (token, last) = (newest.to_string(), last.join("; "));
                 let (state, notes, style) = match &self.unanswered {
+                    _ if self.record.is_pruned() => (PRUNED, &last, Style::Dim),
                     Some(unanswered) => (UNKNOWN, unanswered, Style::Warning),
                     None => ("free", &last, Style::Plain),
                 };
@@ -241,6 +245,7 @@ impl<'a> ObservedLock<'a> {
             "holders": holders.collect::<Value>(),
             "queue": waiters.collect::<Value>(),
             "successes": successes.collect::<Value>(),
+            PRUNED: self.record.is_pruned(),
         })
     }
 

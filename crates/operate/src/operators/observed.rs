@@ -122,8 +122,8 @@ impl ObservedDocument {
         }
     }
 
-    pub(super) fn is_retired(&self) -> bool {
-        lease(&self.entry).is_some_and(LeaseRecord::is_retired)
+    pub(super) fn is_hidden(&self) -> bool {
+        self.entry.is_hidden()
     }
 }
 
@@ -221,7 +221,7 @@ impl Observed {
             Some(evidence) => evidence.is_silent() || evidence.liveness == Liveness::Late,
             None => lease(&seen.entry).is_some_and(|lease| !lease.lease.paused),
         };
-        let shown = self.documents().filter(|seen| !seen.is_retired());
+        let shown = self.documents().filter(|seen| !seen.is_hidden());
         let known = shown.filter(move |seen| !seen.silence.is_blind(now));
         known.filter(is_unled)
     }

@@ -25,16 +25,13 @@ pub(super) use self::metrics::NamePattern;
 use self::silent::SilentLeases;
 use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
-use super::observed::lease;
 use super::{REMINDED_AFTER, Session, system};
 use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_http::{AddressSetting, Bound};
-use leasehold_mongodb::store::mongo::operators::{
-    CollectionEntry, LeaseRecord, LiveView, MongoCollection, Scope, ViewEvent,
-};
+use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scope, ViewEvent};
 
 /// Maximum number of browsers. Each browser needs a connection and memory for one event, at most
 /// 200 KB.
@@ -99,15 +96,15 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Replaces a retired lease with its removal, because the page and its metrics omit retired leases.
-fn without_retired(event: ViewEvent) -> ViewEvent {
-    let is_retired = |entry: &CollectionEntry| lease(entry).is_some_and(LeaseRecord::is_retired);
+/// Replaces a retired lease or a pruned lock with its removal, because the page and its metrics omit
+/// both.
+fn without_hidden(event: ViewEvent) -> ViewEvent {
     match event {
         ViewEvent::Listed { mut entries, at } => {
-            entries.retain(|entry| !is_retired(entry));
+            entries.retain(|entry| !entry.is_hidden());
             ViewEvent::Listed { entries, at }
         }
-        ViewEvent::Changed { entry, .. } if is_retired(&entry) => {
+        ViewEvent::Changed { entry, .. } if entry.is_hidden() => {
             ViewEvent::Removed { name: entry.name }
         }
         event => event,
@@ -143,7 +140,7 @@ async fn follow(
         match event {
             Ok(None) => return,
             Ok(Some(event)) => {
-                board.send_modify(|board| board.apply(without_retired(event), answered()));
+                board.send_modify(|board| board.apply(without_hidden(event), answered()));
             }
             Err(_) => {
                 let failure = collection.trouble();

@@ -1,7 +1,7 @@
 //! Describes one lock as text: its holders, waiters, successes and history.
 
 use super::super::render::{held_for, or_dash, place, short, since, table};
-use super::{ObservedLock, style};
+use super::{ObservedLock, PRUNED, style};
 use crate::table::{Row, Style, description};
 use leasehold_core::lock::EntryMode;
 use leasehold_guard::dispositions::signal_name;
@@ -20,6 +20,7 @@ impl ObservedLock<'_> {
             count => format!(" ({count} not renewing)"),
         };
         let state = match (held, lock.slots) {
+            _ if self.record.is_pruned() => PRUNED.to_owned(),
             _ if self.is_free() => "free".to_owned(),
             (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
             (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {

@@ -108,7 +108,7 @@ function hideSections() {
 function showDeleted() {
   hideSections();
   dialog.className = "";
-  byId("facts").replaceChildren(element("dd", "It was retired or deleted."));
+  byId("facts").replaceChildren(element("dd", "It was retired, pruned or deleted."));
   details.doc = null;
 }
 

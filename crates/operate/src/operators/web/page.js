@@ -282,7 +282,7 @@ function openLinked() {
   }
   const isMissing = name !== "" && isComplete && !known.has(name);
   byId("missing").hidden = !isMissing || dialog.open;
-  if (isMissing) setText(byId("missing"), `No lease or lock is named ${name} (retired ones are not shown).`);
+  if (isMissing) setText(byId("missing"), `No lease or lock is named ${name} (retired leases and pruned locks are not shown).`);
   else if (known.has(name) && !(dialog.open && details.name === name)) openDetails(name);
 }
 

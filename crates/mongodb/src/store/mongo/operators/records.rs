@@ -66,6 +66,15 @@ impl CollectionEntry {
             kind,
         })
     }
+
+    /// True for a retired lease or a pruned lock. Lists omit both until the next acquisition.
+    pub fn is_hidden(&self) -> bool {
+        match &self.content {
+            Content::Lease(lease) => lease.is_retired(),
+            Content::Lock(lock) => lock.is_pruned(),
+            Content::Foreign(_) => false,
+        }
+    }
 }
 
 /// The content of a document.
@@ -159,6 +168,16 @@ pub struct LockRecord {
     pub kept_until: BTreeMap<Claim, WallMillis>,
     /// Former holders, oldest first.
     pub history: Vec<PastHolder>,
+}
+
+impl LockRecord {
+    /// True if the document contains only its token, because each holder leaves an entry in the
+    /// history.
+    pub fn is_pruned(&self) -> bool {
+        let lock = &self.lock;
+        let is_unused = lock.holders.is_empty() && lock.queue.is_empty();
+        is_unused && lock.successes.is_empty() && self.history.is_empty()
+    }
 }
 
 /// The effect of the standing request on the current leader.
