@@ -1,13 +1,15 @@
 //! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` agree on every
-//! key and default, and `docs/mongodb.md` lists every supported option of a connection string.
-//! Method: compares each page with the table of keys or of options.
+//! key and default, `docs/operations.md` lists the options that commands share, and
+//! `docs/mongodb.md` lists every supported option of a connection string.
+//! Method: compares each page with the table of keys or options, or with the command line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use leasehold::config::{DEFAULT_TOML, KEYS, Key, Reload, ValueType};
 use leasehold::uri::{OPTIONS, Treatment, UriOption};
 
+const OPERATIONS: &str = include_str!("../docs/operations.md");
 const DOCUMENT: &str = include_str!("../docs/configuration.md");
 
 /// Returns the cells of each table row that begins with a key.
@@ -131,6 +133,60 @@ fn help_has_a_flag_for_each_key_with_its_default() {
         };
         assert!(described.starts_with(&expected), "{expected}: {described}");
     }
+}
+
+/// Adds the options of each subcommand, except for keys that only the configuration defines.
+fn add_options(of: &clap::Command, path: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
+    for command in of.get_subcommands() {
+        let path = format!("{path} {}", command.get_name());
+        let path = path.trim_start();
+        let is_key = |id: &str| KEYS.iter().any(|key| key.path() == id);
+        let options = command.get_arguments().filter_map(|argument| {
+            let id = argument.get_id().as_str();
+            match argument.get_long() {
+                Some(long) if is_key(id) && long != "lease" => None,
+                Some(long) => Some(format!("`--{long}`")),
+                None => (id == "name").then(|| "`NAME`".to_owned()),
+            }
+        });
+        found.insert(format!("`{path}`"), options.collect());
+        add_options(command, path, found);
+    }
+}
+
+#[test]
+fn the_operations_page_lists_the_options_that_commands_share() {
+    let mut commands = BTreeMap::new();
+    add_options(&leasehold::cli::command(), "", &mut commands);
+    let mut users: BTreeMap<String, usize> = BTreeMap::new();
+    for option in commands.values().flatten() {
+        *users.entry(option.clone()).or_default() += 1;
+    }
+    for options in commands.values_mut() {
+        options.retain(|option| users[option] > 1);
+    }
+    commands.retain(|_, options| !options.is_empty());
+    let shared: BTreeSet<_> = commands.values().flatten().cloned().collect();
+    let table = OPERATIONS.split("\n## The commands\n").nth(1);
+    let lines = table.expect("the section").lines();
+    let rows = lines.skip_while(|line| !line.starts_with('|'));
+    let mut rows = rows.take_while(|line| line.starts_with('|')).map(|row| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    });
+    let header = rows.next().expect("a header");
+    let documented: BTreeMap<_, BTreeSet<_>> = rows
+        .skip(1)
+        .map(|cells| {
+            let given = header.iter().zip(&cells).skip(1);
+            let given = given.filter(|(_, cell)| *cell == "yes");
+            let given = given.map(|(option, _)| option.clone());
+            (cells[0].clone(), given.collect())
+        })
+        .collect();
+    let header: BTreeSet<_> = header.into_iter().skip(1).collect();
+    assert_eq!(header, shared);
+    assert_eq!(documented, commands);
 }
 
 fn names(option: &UriOption) -> String {

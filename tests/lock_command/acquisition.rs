@@ -1,7 +1,7 @@
 //! Goal: a job receives its token and its command's exit code, and a job that does not get the lock
 //! reports why.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -169,6 +169,35 @@ fn an_unreachable_mongodb_is_not_reported_as_a_held_lock() {
     }
     let listed = place.run(&["locks", "--timeout=1s"]);
     assert_eq!(listed.code, 69);
+}
+
+#[test]
+fn an_unreachable_mongodb_is_named_after_a_second_with_the_time_limit() {
+    let place = Place::new().reached_by("mongodb://127.0.0.1:1/?replicaSet=x".to_owned());
+    let text = "connecting to 127.0.0.1:1 (1s of 4m)";
+    let plain = format!("leasehold: lock away: {text}\n");
+    let brief = "leasehold: lock away: connecting to 127.0.0.1:1 (1s of 18s)\n";
+    for (flags, line) in [
+        (&[][..], &*plain),
+        (&["--no-wait"], brief),
+        (&["--log-format=text"], text),
+        (&["--log-format=json"], "\"limit_ms\":240000"),
+    ] {
+        let [uri, database] = place.store();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command
+            .args(["lock", "away", &uri, &database])
+            .args(flags)
+            .args(["--", "true"])
+            .env_clear()
+            .env("XDG_RUNTIME_DIR", place.path(""))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut job = Job::start(command);
+        job.wait_logged(line);
+        job.signal(Signal::TERM);
+        assert_eq!(job.output().code, 128 + 15);
+    }
 }
 
 #[test]

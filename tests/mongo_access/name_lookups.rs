@@ -128,7 +128,7 @@ async fn operators_commands_wait_for_a_name_that_is_slow_to_resolve() {
     };
     let commands: [(&[&str], i32, &str); 4] = [
         (&["locks"], 0, "no locks"),
-        (&["locks", "break", "unused"], 1, "no lock is named unused"),
+        (&["locks", "break", "unused"], 78, "no lock is named unused"),
         (
             &["locks", "prune", "--unused-for=1h"],
             1,

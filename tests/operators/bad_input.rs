@@ -9,40 +9,61 @@ use mongodb::bson::doc;
 use crate::command::{LONG, command_with, leasehold, name, run, shared_stage};
 
 #[tokio::test]
-async fn an_unknown_name_is_reported_with_a_similar_name() {
+async fn an_unknown_name_is_reported_with_similar_names_and_the_command_that_lists_them() {
     let stage = shared_stage().await;
-    leasehold(
-        &stage,
-        &[
-            "repair",
-            "orders-scheduler",
-            "--token-at-least",
-            "1",
-            "--create",
-        ],
-    )
-    .await
-    .expect(0, &[]);
-    for verb in ["step-down", "pause", "resume", "cancel"] {
-        let answer = leasehold(&stage, &[verb, "--lease", "orders-sheduler"]).await;
-        answer.expect(
-            78,
-            &["no lease is named orders-sheduler; did you mean orders-scheduler?"],
-        );
+    for lease in ["orders-scheduler", "stock-1", "stock-2"] {
+        let create = ["repair", lease, "--token-at-least", "1", "--create"];
+        leasehold(&stage, &create).await.expect(0, &[]);
     }
-    leasehold(&stage, &["pause", "zzz"])
-        .await
-        .expect(78, &["to list the leases: leasehold leases"]);
-    leasehold(&stage, &["describe", "orders-sheduler"])
-        .await
-        .expect(
-            78,
-            &["no lease or lock is named orders-sheduler; did you mean orders-scheduler?"],
-        );
-    // Swapped letters, and the beginning of a name.
-    for name in ["orders-shceduler", "orders"] {
-        let answer = leasehold(&stage, &["describe", name]).await;
-        answer.expect(78, &["; did you mean orders-scheduler?"]);
+    let lock = ["lock", "reports-nightly", "--", "true"];
+    leasehold(&stage, &lock).await.expect(0, &[]);
+    let database = stage.database();
+    let flag = format!("--mongodb-database={database}");
+    // The commands in the message name the database of the call.
+    let list = |names: &str| format!("leasehold {names} --mongodb-database {database}");
+    let (leases, locks) = (list("leases"), list("locks"));
+    let missing = |kind: &str, name: &str| {
+        let at = format!("{database}.{}", stage.collection());
+        format!("no {kind} is named {name} in {at} (")
+    };
+    let of_a_lease: [&[&str]; 7] = [
+        &["step-down"],
+        &["transfer", "--to=b"],
+        &["pause"],
+        &["resume"],
+        &["cancel"],
+        &["repair", "--token-at-least=1"],
+        &["leases", "retire"],
+    ];
+    for verb in of_a_lease {
+        for (name, near) in [
+            ("orders-sheduler", "orders-scheduler"),
+            ("orders-shceduler", "orders-scheduler"),
+            ("orders", "orders-scheduler"),
+            ("stock-3", "stock-1 or stock-2"),
+        ] {
+            let near = format!("); did you mean {near}? To list the leases: {leases}");
+            let answer = leasehold(&stage, &[verb, &["--lease", name, &flag]].concat()).await;
+            answer.expect(78, &[&missing("lease", name), &near]);
+        }
+    }
+    // A name of the other kind is not suggested.
+    let list = format!("); to list the leases: {leases}");
+    let answer = leasehold(&stage, &["pause", "reports-nihtly", &flag]).await;
+    answer.expect(78, &[&missing("lease", "reports-nihtly"), &list]);
+    let near = format!("); did you mean reports-nightly? To list the locks: {locks}");
+    for verb in [&["locks", "break"][..], &["describe", "--lock"]] {
+        let answer = leasehold(&stage, &[verb, &["reports-nihtly", &flag]].concat()).await;
+        answer.expect(78, &[&missing("lock", "reports-nihtly"), &near]);
+    }
+    for (name, near) in [
+        ("orders-sheduler", "did you mean orders-scheduler? To"),
+        ("reports", "did you mean reports-nightly? To"),
+        ("zzz", "to"),
+    ] {
+        let list = format!("); {near} list the names: {leases}, {locks}");
+        let answer = leasehold(&stage, &["describe", name, &flag]).await;
+        answer.expect(78, &[&missing("lease or lock", name), &list]);
     }
     let elsewhere = ["describe", "zzz", "--mongodb-database", "other"];
     leasehold(&stage, &elsewhere).await.expect(
@@ -53,12 +74,12 @@ async fn an_unknown_name_is_reported_with_a_similar_name() {
     let uri = stage.set().uri();
     let deployment = ["describe", "zzz", "--mongodb-uri", &uri];
     let answer = leasehold(&stage, &deployment).await;
-    answer.expect(78, &["to list them: leasehold leases --mongodb-uri …, "]);
-    leasehold(&stage, &["describe", "zzz"])
-        .await
-        .expect(78, &["to list them: leasehold leases, leasehold locks"]);
+    answer.expect(
+        78,
+        &["to list the names: leasehold leases --mongodb-uri …, "],
+    );
     let repaired = leasehold(&stage, &["repair", "zzz", "--token-at-least", "1"]).await;
-    repaired.expect(78, &["pass --create to create it with token 1"]);
+    repaired.expect(78, &["to create it with token 1: pass --create"]);
 }
 
 #[tokio::test]
@@ -86,12 +107,16 @@ async fn locks_and_foreign_documents_are_not_taken_for_leases() {
             &["lease theirs: the document of this name is not a lease: it has no schema"],
         );
     }
-    leasehold(&stage, &["locks", "break", "--name", "free"])
-        .await
-        .expect(
-            78,
-            &["free is a lease, not a lock: leasehold describe free"],
-        );
+    for lock in [&["locks", "break"][..], &["describe"]] {
+        leasehold(&stage, &[lock, &["--lock", "free"]].concat())
+            .await
+            .expect(
+                78,
+                &["free is a lease, not a lock: leasehold describe free"],
+            );
+    }
+    let not_a_lease = leasehold(&stage, &["describe", "--lease", "backup"]).await;
+    not_a_lease.expect(78, &["backup is a lock, not a lease"]);
 }
 
 #[tokio::test]
@@ -107,6 +132,10 @@ async fn invalid_values_are_usage_errors() {
         (
             vec!["web", "--listen", ":9403"],
             "give --token-file FILE with a token for visitors, or --listen 127.0.0.1:9403",
+        ),
+        (
+            vec!["web", "--listen", "9500"],
+            "such as \"127.0.0.1:9500\", \"localhost:9500\", \":9500\" (all IPv4",
         ),
         (vec!["transfer", "orders"], "--to"),
         (
@@ -189,7 +218,7 @@ async fn commands_wait_for_an_unreachable_mongodb() {
         let began = Instant::now();
         let arguments = [arguments, &["--timeout", "1500ms"]].concat();
         let away = run(command_with(uri, &stage, &arguments)).await;
-        let connecting = "connecting to 127.0.0.1:9 (1 s); no primary: ";
+        let connecting = "connecting to 127.0.0.1:9 (1s of 1.5s); no primary: ";
         away.expect(69, &[connecting, part, "connection refused"]);
         assert!(
             began.elapsed() >= Duration::from_millis(1_400),

@@ -297,7 +297,8 @@ fn played(scene: &Scene<'_>, situation: &Situation) -> (String, String) {
 /// that Ctrl-C ends the whole script.
 fn is_interrupted(place: &Place, words: &[&str], redirection: &str, (file, text): (&str, &str)) {
     let scene = place.scene(Tool::Lock);
-    let command = scene.operators(words);
+    // `web` logs its address at level info.
+    let command = scene.operators(words).replace("=warn", "=info");
     let script = format!("{command} {redirection}\necho next >> noted\n");
     let mut terminal = Terminal::new(&scene, "bash", &script);
     eventually(&format!("{words:?} has begun"), || {

@@ -43,14 +43,20 @@ impl Server {
     pub(crate) async fn start_with(stage: &Stage, uri: &str, flags: &[&str]) -> Self {
         let arguments = [&["web", "--listen", "127.0.0.1:0"], flags].concat();
         let mut command = stage.command(uri, &arguments);
-        command.stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
-        let mut line = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut line).await.unwrap();
-        let (_, rest) = line.split_once("http://127.0.0.1:").expect("an address");
-        let (port, _) = rest.split_once('/').expect("a port");
-        let port = port.parse().expect("a number");
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next_line().await.unwrap().expect("it listens");
+            let line: Value = serde_json::from_str(&line).expect("a log line is JSON");
+            let message = line["message"].as_str().expect("a message");
+            if let Some(address) = message.strip_prefix("listening on http://127.0.0.1:") {
+                let (port, _) = address.split_once('/').expect("a port");
+                break port.parse().expect("a number");
+            }
+        };
+        // The pipe must not fill up.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { child, port }
     }
 

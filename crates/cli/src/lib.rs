@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connecting;
 pub mod keys;
+pub mod names;
 pub mod store_elections;
 pub mod store_options;
 pub mod trace;

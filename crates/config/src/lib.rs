@@ -34,7 +34,8 @@ pub use leasehold_supervisor::{HealthCheck, HealthConfig, HooksConfig};
 pub use load::{Loaded, Setting, Sources};
 pub use rendered_for::{Placement, RENDER_AGAIN, RenderedFor};
 pub use schema::{
-    DEFAULT_TOML, KEYS, Key, Reload, ValueType, find, is_section, nearest, suggest, suggest_key,
+    DEFAULT_TOML, KEYS, Key, Reload, ValueType, find, is_section, near, nearest, suggest,
+    suggest_key,
 };
 pub use secret::{MASK, Secret, UriSource, looks_secret, shown, shown_path};
 pub use sections::{

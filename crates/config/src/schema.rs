@@ -162,17 +162,23 @@ pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
 
 /// Returns the most similar name, if `unknown` is probably a misspelling of it.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    near(unknown, known).into_iter().next()
+}
+
+/// Returns the names that `unknown` is probably a misspelling of, most similar first.
+pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     /// Limits the comparison, whose time is quadratic.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
-        return None;
+        return Vec::new();
     }
-    known
-        .into_iter()
-        .map(|name| (strsim::osa_distance(unknown, name), name))
+    let known = known.into_iter();
+    let known = known.map(|name| (strsim::osa_distance(unknown, name), name));
+    let mut near: Vec<_> = known
         .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, name)| name)
+        .collect();
+    near.sort_by_key(|(edits, _)| *edits);
+    near.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Returns the key that the user probably meant: a similar name, an equal name in another section,

@@ -106,9 +106,12 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
         _ => text.parse().ok(),
     };
     address.ok_or_else(|| {
-        "expected an IP address and a port such as \"127.0.0.1:9402\", \"localhost:9402\", \
-         \":9402\" (all IPv4 addresses) or \"[::]:9402\" (all addresses)"
-            .to_owned()
+        let given = text.rsplit(':').next().and_then(port);
+        let port = given.unwrap_or(9402);
+        format!(
+            "expected an IP address and a port such as \"127.0.0.1:{port}\", \"localhost:{port}\", \
+             \":{port}\" (all IPv4 addresses) or \"[::]:{port}\" (all addresses)"
+        )
     })
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 use clap::Args;
 
 use leasehold_cli::keys::{Configuration, HolderKeys, useless_without_command};
-use leasehold_cli::values::{between, expected, name, whole};
+use leasehold_cli::names::LockName;
+use leasehold_cli::values::{between, expected, whole};
 use leasehold_config::duration;
 use leasehold_core::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, ResourceName};
 use leasehold_core::lock::{LockMode, MIN_HOLD_MAX, MinHold, OncePer, SLOTS_MAX, Slots, WorkKey};
@@ -57,9 +58,8 @@ executed / found, 128+N ended by signal N.";
 pub struct LockArgs {
     #[command(flatten)]
     pub(crate) configuration: Configuration<HolderKeys>,
-    /// Name of the lock
-    #[arg(value_parser = name)]
-    pub(crate) name: ResourceName,
+    #[command(flatten)]
+    lock: LockName,
     /// Acquire a shared lock
     #[arg(short, long, conflicts_with_all = ["slots", "exclusive"])]
     shared: bool,
@@ -148,6 +148,10 @@ impl LockArgs {
     pub fn contradiction(&self) -> Option<String> {
         let holds_only = self.command.is_empty();
         holds_only.then(|| useless_without_command(&OF_A_COMMAND, &self.configuration.sources))?
+    }
+
+    pub(crate) fn lock(&self) -> &ResourceName {
+        self.lock.get()
     }
 
     pub(crate) fn want(&self) -> LockMode {

@@ -75,7 +75,7 @@ impl Work<'_> {
                     }
                     None => {
                         let _ = deadline.set(BootTime::default());
-                        warn!(lock = %self.job.args.name, token = self.token.get(), "lock lost, stopping the command");
+                        warn!(lock = %self.job.args.lock(), token = self.token.get(), "lock lost, stopping the command");
                         command.lose(command.terms().kill_at_after_loss(clock::boot_now(), timings));
                     }
                 },
@@ -93,7 +93,7 @@ impl Work<'_> {
                     CommandEvent::Started { .. } | CommandEvent::Exited => {}
                     CommandEvent::Stuck => {
                         error!(
-                            lock = %self.job.args.name, token = self.token.get(),
+                            lock = %self.job.args.lock(), token = self.token.get(),
                             "command still runs after SIGKILL; exiting without a release, the \
                              lock expires"
                         );
@@ -150,7 +150,7 @@ impl Work<'_> {
     /// already removed the entry, which means that the lock was lost before the work ended.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
-        let (lock, token) = (&args.name, self.token.get());
+        let (lock, token) = (args.lock(), self.token.get());
         let records = success && args.once_per().is_some();
         let success = |text| if records { text } else { "" };
         match end {
@@ -194,7 +194,7 @@ impl Work<'_> {
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
         let command = started.map_err(|error| {
             let why = not_executed(&error);
-            error!(lock = %self.job.args.name, why, "failed to spawn the command");
+            error!(lock = %self.job.args.lock(), why, "failed to spawn the command");
             Ok(process_limit(&error).map_or(exit::CANNOT_EXECUTE, |_| exit::SYSTEM))
         })?;
         Ok((command, deadline, orphans))
@@ -207,10 +207,10 @@ impl Work<'_> {
             store,
             ..
         } = self.job;
-        let mut environment = variables(&args.name, self.token.get(), self.slot);
+        let mut environment = variables(args.lock(), self.token.get(), self.slot);
         environment.push(("LEASEHOLD_IDENTITY", config.identity.name.to_string()));
         // Without /proc, inner commands cannot verify the entry. They wait like other contenders.
-        let held = Held::by_this_process(&args.name, store, args.want(), (self.token, self.slot));
+        let held = Held::by_this_process(args.lock(), store, args.want(), (self.token, self.slot));
         environment.extend(held.map(|held| (VARIABLE, Inherited::of_process().with(held))));
         let environment = environment.into_iter();
         environment

@@ -50,7 +50,7 @@ fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {
 
 /// Acquires the lock, runs the work under it, and releases it.
 pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
-    let (name, reports) = (args.name.clone(), args.report_exit_code);
+    let (name, reports) = (args.lock().clone(), args.report_exit_code);
     let newest = NewestError::default();
     let ended = acquire_and_work(args, &newest);
     if reports {
@@ -66,7 +66,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, CommandError> {
 
 fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, CommandError> {
     if args.command.is_empty() {
-        let lock = &args.name;
+        let lock = args.lock();
         standard_input::check().map_err(|why| {
             CommandError::new(exit::USAGE, format!("lock {lock} not acquired"))
                 .because(why)
@@ -78,9 +78,9 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
     let loaded = args.configuration.sources.load();
     // An inner command may lack a MongoDB URI, because a command does not inherit credentials.
     let names_no_store = loaded.names_no_store();
-    if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
+    if names_no_store && let Some(held) = Inherited::of_process().of(args.lock(), None) {
         let stderr = Arc::new(log::Stderr::open());
-        let messages = JobMessages::new(&args.name, LineFormat::Text, args.quiet, stderr, newest);
+        let messages = JobMessages::new(args.lock(), LineFormat::Text, args.quiet, stderr, newest);
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     let config = loaded.lock_config().map_err(|error| {
@@ -93,7 +93,7 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
             false => error,
         }
     })?;
-    config.placement.check("lock", &args.name)?;
+    config.placement.check("lock", args.lock())?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(|errors| {
             let errors: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
@@ -105,17 +105,17 @@ fn acquire_and_work(args: LockArgs, newest: &NewestError) -> Result<Exit, Comman
     let trace = trace::from_environment()?;
     let format = match config.log.format.json {
         Some(json) => LineFormat::of(json),
-        None => LineFormat::Plain(messages::prefix(&args.name)),
+        None => LineFormat::Plain(messages::prefix(args.lock())),
     };
     let log = log::start(config.log.level, format);
     for ignored in ignored {
         let meant = ignored.meant.map(Key::variable);
-        warn!(lock = %args.name, variable = ignored.name, meant, "{ignored}");
+        warn!(lock = %args.lock(), variable = ignored.name, meant, "{ignored}");
     }
     hide_from_the_user();
-    let messages = JobMessages::new(&args.name, log.format, args.quiet, log.stderr, newest);
+    let messages = JobMessages::new(args.lock(), log.format, args.quiet, log.stderr, newest);
     let store = inherited::store(&config.mongodb);
-    if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
+    if let Some(held) = Inherited::of_process().of(args.lock(), Some(&store)) {
         return Ok(run_under_outer_lock(&args, held, &messages).into());
     }
     if !args.command.is_empty() {
@@ -168,7 +168,7 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
         messages.say("the outer command has lost the lock");
         return exit::LOCK_LOST;
     }
-    held::run_within(&args.command, &args.name, held, messages)
+    held::run_within(&args.command, args.lock(), held, messages)
 }
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
@@ -182,7 +182,7 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
 
 /// Warns of a changed number of slots. MongoDB rejects the change only while jobs overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
-    let (lock, slots) = (&args.name, args.want().slots());
+    let (lock, slots) = (args.lock(), args.want().slots());
     let shown = match before {
         0 => "without --slots".to_owned(),
         before => format!("with --slots {before}"),
@@ -236,7 +236,7 @@ impl Job<'_> {
         loop {
             let began = clock::boot_now();
             let attempt = LockAttempt::new(self, patience);
-            let cache = ObservationCache::of(&args.name, self.store);
+            let cache = ObservationCache::of(args.lock(), self.store);
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
@@ -280,7 +280,7 @@ impl Job<'_> {
             if let Some(exit) = exit {
                 return Ok(exit);
             }
-            warn!(lock = %args.name, "lock lost before the command began, contending again");
+            warn!(lock = %args.lock(), "lock lost before the command began, contending again");
             patience.spend(clock::boot_now().since(began));
         }
     }
@@ -295,7 +295,7 @@ impl Job<'_> {
         let Self { args, config, .. } = *self;
         let mut store = store_options::of_locks(config, self.timings);
         store.trace = self.trace.cloned();
-        let mut options = LockerOptions::new(store, args.name.clone());
+        let mut options = LockerOptions::new(store, args.lock().clone());
         (options.mode, options.min_hold) = (args.want(), args.at_least());
         options.once_per = args.once_per();
         options.non_blocking = args.limit().is_some_and(|wait| wait.is_zero());

@@ -89,7 +89,7 @@ impl Work<'_> {
         let line = match io::stdin().is_terminal() && io::stdout().is_terminal() {
             // Only a program needs the line. A person reads the message on standard error.
             true => String::new(),
-            false => held_line(&self.job.args.name, self.token.get(), self.slot),
+            false => held_line(self.job.args.lock(), self.token.get(), self.slot),
         };
         let output = Sink::output();
         let mut rest = line.as_bytes();
@@ -171,7 +171,7 @@ impl Work<'_> {
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));
                         info!(
-                            lock = %self.job.args.name, signal = %stop,
+                            lock = %self.job.args.lock(), signal = %stop,
                             stop_grace = %shown(stop_grace),
                             "stop signal received; holding the lock until standard input closes, at most for stop_grace"
                         );
@@ -179,7 +179,7 @@ impl Work<'_> {
                     StopRequest::Repeated => {}
                     StopRequest::Second => {
                         warn!(
-                            lock = %self.job.args.name, signal = %stop,
+                            lock = %self.job.args.lock(), signal = %stop,
                             "second stop signal, exiting now; lock not released, so it must expire"
                         );
                         return (Over::StillOpen, stopped);
@@ -187,7 +187,7 @@ impl Work<'_> {
                 },
                 () = &mut grace_over, if stopped.is_some() => {
                     warn!(
-                        lock = %self.job.args.name,
+                        lock = %self.job.args.lock(),
                         "standard input is still open after stop_grace, exiting now; lock not released, it expires"
                     );
                     return (Over::StillOpen, stopped);

@@ -1,4 +1,5 @@
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use super::Job;
 use super::contender_log::{ContenderLog, WaitReports};
 use super::observation_cache::ObservationCache;
 use super::standard_input::StandardInput;
+use leasehold_cli::connecting;
 use leasehold_clock as clock;
 use leasehold_core::election::{Authority, BootTime, Timings, WallMillis};
 use leasehold_core::lock::{Ahead, End, LockStatus, QUEUE_MAX, Standing};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
-use leasehold_host::log::ErrorThrottle;
+use leasehold_host::log::{ErrorThrottle, millis};
 use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
@@ -56,6 +58,11 @@ impl WaitLimits {
         }
     }
 
+    /// Returns the maximum time without an answer of MongoDB.
+    fn patience(&self) -> Duration {
+        self.limit().unwrap_or(self.silence())
+    }
+
     fn silence(&self) -> Duration {
         self.timings.lease_duration() * SILENCE_MAX_LEASES
     }
@@ -91,10 +98,10 @@ impl<'a> LockAttempt<'a> {
 
     pub(super) fn log(&self, cache: ObservationCache) -> ContenderLog {
         ContenderLog {
-            lock: self.job.args.name.clone(),
+            lock: self.job.args.lock().clone(),
             identity: self.job.config.identity.name.clone(),
             retry_interval: self.job.timings.retry_interval(),
-            patience: self.limits.limit().unwrap_or(self.limits.silence()),
+            patience: self.limits.patience(),
             messages: self.job.messages.clone(),
             cache,
             reported: Arc::clone(&self.reported),
@@ -115,6 +122,10 @@ impl<'a> LockAttempt<'a> {
         let mut limit = self.limits.limit().map(|limit| began + limit);
         let mut over = false;
         let mut reported = String::new();
+        let store = locker.store_info();
+        let has_answered = || store.borrow().is_some();
+        let connecting = connecting::unanswered(&self.job.config.mongodb.uri, has_answered);
+        let (mut connecting, mut is_connecting) = (pin!(connecting), true);
         loop {
             let now = status.borrow_and_update().clone();
             if over && waits_for_others(&now) {
@@ -159,6 +170,10 @@ impl<'a> LockAttempt<'a> {
                     let why = locker.failure().map(|failure| failure.to_string());
                     let why = why.unwrap_or_default();
                     return Ok(self.unanswered(locker, began, &why).await);
+                }
+                servers = &mut connecting, if is_connecting => {
+                    is_connecting = false;
+                    self.log_connecting(&servers);
                 }
                 Ok(()) = status.changed() => {}
                 Ok(()) = health.changed() => {}
@@ -250,6 +265,23 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
+    /// Names the servers without a cause, which the log of the first failed call names.
+    fn log_connecting(&self, servers: &str) {
+        let (messages, lock) = (self.job.messages, self.job.args.lock());
+        let limit = self.limits.patience();
+        let progress = connecting::progress(servers, limit, None);
+        if messages.quiet {
+            return;
+        }
+        if messages.is_json() {
+            info!(%lock, servers, limit_ms = millis(limit), "connecting to MongoDB");
+        } else if !messages.is_plain() {
+            info!(%lock, "{progress}");
+        } else if enabled!(Level::INFO) {
+            messages.print(&progress);
+        }
+    }
+
     /// Reports the holders: at a terminal after each change, otherwise only once, in the log.
     fn log_holders(&self, status: &LockStatus, reported: &mut String) {
         let messages = self.job.messages;
@@ -265,7 +297,7 @@ impl<'a> LockAttempt<'a> {
             return;
         }
         self.reported.announced.store(true, Ordering::Relaxed);
-        let (lock, identity) = (&self.job.args.name, &self.job.config.identity.name);
+        let (lock, identity) = (self.job.args.lock(), &self.job.config.identity.name);
         if messages.is_plain() {
             if enabled!(Level::INFO) && (first || io::stderr().is_terminal()) {
                 messages.print(&format!("waiting: {whom}"));
@@ -282,7 +314,7 @@ impl<'a> LockAttempt<'a> {
         let program = self.job.args.command.first();
         if let Some(Err(error)) = program.map(|program| check_executable(program)) {
             warn!(
-                lock = %self.job.args.name,
+                lock = %self.job.args.lock(),
                 "{}; waiting nevertheless, because the program may be installed meanwhile",
                 error.problem()
             );

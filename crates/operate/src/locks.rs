@@ -11,9 +11,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use self::calls::Calls;
-use crate::operators::arguments::{ConnectionArgs, LockName, OBSERVE_MAX};
+use crate::operators::arguments::{ConnectionArgs, OBSERVE_MAX};
 use crate::operators::{configured, list_locks, run_on};
 use leasehold_cli::keys::LocksKeys;
+use leasehold_cli::names::LockName;
 use leasehold_cli::store_options::of_locks;
 use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
@@ -45,7 +46,7 @@ Examples:
                              unsafe: a live holder keeps running until its next renewal
 
 Exit codes: 0 removed, 1 nothing to remove, or refused; 64 usage; 69 MongoDB unreachable or refusing, or it is not known \
-whether the write was applied; 78 configuration, or the name is a lease's.";
+whether the write was applied; 78 configuration, or no such lock.";
 
 const PRUNE_HELP: &str = "\
 Examples:
@@ -65,7 +66,7 @@ pub struct LocksArgs {
     #[command(flatten)]
     output: Output,
     /// Watch and print changes
-    #[arg(short, long, conflicts_with = "observe")]
+    #[arg(long, conflicts_with = "observe")]
     watch: bool,
     /// List pruned locks too
     #[arg(short, long)]
@@ -167,7 +168,7 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
                 }
             }
         };
-        let done = run_on(&locks, &config.mongodb.uri, false, done).await;
+        let done = run_on(&locks, &config.mongodb.uri, Some(timeout), done).await;
         done.map(Into::into)
     })
 }

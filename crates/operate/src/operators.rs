@@ -34,21 +34,18 @@ use leasehold_mongodb::store::mongo::operators::{
     Present, Scope, ViewEvent,
 };
 use leasehold_mongodb::store::{Failure, RetryPolicy};
-use leasehold_mongodb::uri::ConnectionUri;
 
 pub use self::arguments::OperatorCommand;
 use self::arguments::{ConnectionArgs, LeasesCommand};
 use self::hints::describing;
-pub(crate) use self::hints::{did_you_mean, hinted, place};
+pub(crate) use self::hints::{did_you_mean, hinted, missing, place};
 use self::leases::Listing;
 use self::observed::{Evidence, Followed};
 use self::render::json_millis;
 use self::roll_call::{ANSWER_MAX, Roll};
-use leasehold_cli::store_options::{of_locks, read};
-use leasehold_cli::{answer, run_to_end, say};
+use leasehold_cli::store_options::of_locks;
+use leasehold_cli::{answer, connecting, run_to_end, say};
 
-/// After this time without an answer, a command prints the servers that it tries.
-const CONNECTING_AFTER: Duration = Duration::from_secs(1);
 /// Minimum interval between two log lines about an outage.
 const REMINDED_AFTER: Duration = Duration::from_secs(60);
 
@@ -88,10 +85,13 @@ pub(crate) enum OperatorError {
         failure: Box<Failure>,
         command: String,
     },
-    #[error("no lease is named {name}{hint}")]
-    Missing { name: ResourceName, hint: String },
-    #[error("no lease or lock is named {name}{hint}")]
-    MissingDocument { name: ResourceName, hint: String },
+    #[error("no {kind} is named {name}{hint}")]
+    Missing {
+        /// "lease", "lock" or "lease or lock".
+        kind: &'static str,
+        name: ResourceName,
+        hint: String,
+    },
     #[error("{name} is a {kind}, not a {expected}: {} shows it", describing(.name))]
     OtherKind {
         name: ResourceName,
@@ -108,6 +108,15 @@ pub(crate) enum OperatorError {
 }
 
 impl OperatorError {
+    /// Returns the error for a lock where a lease is expected, or the reverse.
+    pub(crate) fn other_kind(name: &ResourceName, kind: &'static str) -> Self {
+        Self::OtherKind {
+            name: name.clone(),
+            kind,
+            expected: if kind == "lock" { "lease" } else { "lock" },
+        }
+    }
+
     fn unknown_lease(name: &ResourceName, failure: Failure) -> Self {
         Self::Unknown {
             document: format!("lease {name}"),
@@ -121,7 +130,6 @@ impl From<OperatorError> for CommandError {
     fn from(error: OperatorError) -> Self {
         let exit = match &error {
             OperatorError::Missing { .. }
-            | OperatorError::MissingDocument { .. }
             | OperatorError::OtherKind { .. }
             | OperatorError::Foreign { .. } => exit::CONFIGURATION,
             OperatorError::Store { .. } | OperatorError::Unknown { .. } => exit::STORE_UNREACHABLE,
@@ -142,7 +150,8 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     configured(&connection, serves, async |config| {
         let session = Session::new(&config, json, timeout);
         let done = execute(&session, command);
-        run_on(&session.collection, &config.mongodb.uri, serves, done).await
+        let limit = (!serves).then_some(timeout);
+        run_on(&session.collection, &config.mongodb.uri, limit, done).await
     })
 }
 
@@ -162,31 +171,31 @@ pub(crate) async fn list_locks(
             None => leases::watch(&session, listing).await,
         }
     };
-    run_on(&session.collection, &config.mongodb.uri, false, listed).await
+    run_on(
+        &session.collection,
+        &config.mongodb.uri,
+        Some(timeout),
+        listed,
+    )
+    .await
 }
 
 /// Runs a command on a collection, then closes the connections. If MongoDB has not answered within
-/// a second, prints the servers that are tried. `serves` is true for a long-running command.
+/// a second, prints the servers that are tried. `limit` is `None` for a long-running command.
 pub(crate) async fn run_on<T>(
     collection: &MongoCollection,
     uri: &UriSource,
-    serves: bool,
+    limit: Option<Duration>,
     command: impl Future<Output = T>,
 ) -> T {
     let connecting = async {
-        tokio::time::sleep(CONNECTING_AFTER).await;
-        let uri = read(uri)
-            .ok()
-            .and_then(|uri| ConnectionUri::parse(&uri).ok());
-        let uri = uri.filter(|_| collection.info().is_none());
-        match uri.map(|uri| uri.hosts()) {
-            Some(servers) if serves => info!(servers, "connecting to MongoDB"),
-            Some(servers) => {
+        let servers = connecting::unanswered(uri, || collection.info().is_some()).await;
+        match limit {
+            Some(limit) => {
                 let why = collection.trouble();
-                let why = why.map_or_else(String::new, |why| format!("; {why}"));
-                say(&format!("connecting to {servers} (1 s){why}"));
+                say(&connecting::progress(&servers, limit, why.as_ref()));
             }
-            None => {}
+            None => info!(servers, "connecting to MongoDB"),
         }
         std::future::pending().await
     };
@@ -198,7 +207,7 @@ pub(crate) async fn run_on<T>(
     done
 }
 
-/// Runs a command with its configuration; `serves` as in [`run_on`].
+/// Runs a command with its configuration. `serves` is true for a long-running command.
 pub(crate) fn configured<S: Selection>(
     connection: &ConnectionArgs<S>,
     serves: bool,
@@ -317,38 +326,14 @@ impl Session {
     ) -> Result<Box<LeaseRecord>, OperatorError> {
         match entry.map(|entry| &entry.content) {
             Some(Content::Lease(lease)) => Ok(lease.clone()),
-            Some(Content::Lock(_)) => Err(OperatorError::OtherKind {
-                name: name.clone(),
-                kind: "lock",
-                expected: "lease",
-            }),
+            Some(Content::Lock(_)) => Err(OperatorError::other_kind(name, "lock")),
             Some(Content::Foreign(why)) => Err(OperatorError::Foreign {
                 kind: "lease",
                 name: name.clone(),
                 why: why.clone(),
             }),
-            None => Err(self.missing(name).await),
+            None => Err(missing(&self.collection, "lease", name).await),
         }
-    }
-
-    async fn missing(&self, name: &ResourceName) -> OperatorError {
-        let name = name.clone();
-        let list = format!("to list the leases: {}", hinted("leases"));
-        let hint = self.hint(&name, &list).await;
-        OperatorError::Missing { name, hint }
-    }
-
-    async fn missing_document(&self, name: &ResourceName) -> OperatorError {
-        let name = name.clone();
-        let list = format!("to list them: {}, {}", hinted("leases"), hinted("locks"));
-        let hint = self.hint(&name, &list).await;
-        OperatorError::MissingDocument { name, hint }
-    }
-
-    async fn hint(&self, name: &ResourceName, remedy: &str) -> String {
-        let listed = self.collection.list(&Scope::All).await.unwrap_or_default();
-        let near = did_you_mean(name, &listed);
-        near.unwrap_or_else(|| format!(" in {}; {remedy}", self.place()))
     }
 }
 

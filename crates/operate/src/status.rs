@@ -63,7 +63,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub output: Output,
     /// Watch and print changes
-    #[arg(short, long)]
+    #[arg(long)]
     pub watch: bool,
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn parsed(arguments: &[&str]) -> Result<Invocation, UsageError> {
@@ -129,6 +131,26 @@ fn each_command(command: &mut Command, path: &str, examine: &mut dyn FnMut(&mut 
         let path = format!("{path} {}", subcommand.get_name());
         each_command(subcommand, &path, examine);
     }
+}
+
+#[test]
+fn a_letter_means_the_same_in_every_command() {
+    let mut meanings = BTreeMap::new();
+    each_command(&mut command(), "leasehold", &mut |command, path| {
+        for argument in command.get_arguments() {
+            let long = argument.get_long().map(str::to_owned);
+            let aliases = argument.get_all_short_aliases().into_iter().flatten();
+            for letter in argument.get_short().into_iter().chain(aliases) {
+                let meaning = (long.clone(), argument.get_action().takes_values());
+                let (known, first) = meanings
+                    .entry(letter)
+                    .or_insert_with(|| (meaning.clone(), path.to_owned()));
+                assert_eq!(*known, meaning, "-{letter} of {first} and {path}");
+            }
+        }
+    });
+    let letters: String = meanings.into_keys().collect();
+    assert_eq!(letters, "Eaenoqsvwx");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::calls::{LockCalls, Reread, WriteResult, version};
+use crate::operators::missing;
 use crate::operators::render::short;
-use crate::operators::{did_you_mean, hinted, place};
 use leasehold_cli::{answer, say};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim};
@@ -27,18 +27,7 @@ pub(super) async fn run(
     round_trip: Duration,
 ) -> Result<u8, CommandError> {
     match lock.read().await? {
-        None => {
-            let listed = lock.calls.list().await.unwrap_or_default();
-            let near = did_you_mean(&lock.name, &listed);
-            let place = place(lock.calls.locks);
-            let list = || format!(" in {place}; to list the locks: {}", hinted("locks"));
-            let message = format!(
-                "no lock is named {}{}",
-                lock.name,
-                near.unwrap_or_else(list)
-            );
-            Err(CommandError::new(exit::NEGATIVE, message))
-        }
+        None => Err(missing(lock.calls.locks, "lock", &lock.name).await.into()),
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             nothing_done(lock, "no holder")
         }

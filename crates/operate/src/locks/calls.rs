@@ -165,11 +165,9 @@ impl LockCalls<'_> {
         match self.calls.read("read the lock", deadline, read).await? {
             FoundLock::Lock(lock) => Ok(Some(lock)),
             FoundLock::Missing => Ok(None),
-            FoundLock::Foreign(ForeignDocument::Lease(_)) => Err(OperatorError::OtherKind {
-                name: self.name.clone(),
-                kind: "lease",
-                expected: "lock",
-            }),
+            FoundLock::Foreign(ForeignDocument::Lease(_)) => {
+                Err(OperatorError::other_kind(&self.name, "lease"))
+            }
             FoundLock::Foreign(why) => Err(OperatorError::Foreign {
                 kind: "lock",
                 name: self.name.clone(),

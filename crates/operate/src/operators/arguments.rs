@@ -13,8 +13,9 @@ use self::values::{FROM_PAGE, author, page_author, token};
 use super::web::NamePattern;
 use super::{RequestArgs, action, retire};
 use leasehold_cli::keys::{Configuration, LeasesKeys, Selection};
-use leasehold_cli::values::{Output, between, identity, name, timeout};
-use leasehold_core::election::{Identity, RESERVATION_MAX, ResourceName, Token};
+use leasehold_cli::names::{DocumentName, LeaseName};
+use leasehold_cli::values::{Output, between, identity, timeout};
+use leasehold_core::election::{Identity, RESERVATION_MAX, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, OperatorAction};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -193,32 +194,6 @@ impl<S: Selection> ConnectionArgs<S> {
     }
 }
 
-/// Defines the name of the command's lease or lock, as an argument or as a flag.
-macro_rules! name_argument {
-    ($type:ident, $flag:literal, $alias:literal, $noun:literal) => {
-        #[derive(Debug, Args)]
-        #[group(required = true, multiple = false)]
-        pub(crate) struct $type {
-            #[arg(value_name = "NAME", value_parser = name, help = concat!("Name of the ", $noun))]
-            name: Option<ResourceName>,
-            #[arg(long = $flag, alias = $alias, value_name = "NAME", value_parser = name,
-                                          help = concat!("Name of the ", $noun, ", as a flag"))]
-            flag: Option<ResourceName>,
-        }
-
-        impl $type {
-            pub(crate) fn get(&self) -> &ResourceName {
-                let given = self.name.as_ref().or(self.flag.as_ref());
-                given.expect("clap requires one of them")
-            }
-        }
-    };
-}
-
-name_argument!(LeaseName, "lease", "name", "lease");
-name_argument!(LockName, "name", "lock", "lock");
-name_argument!(DocumentName, "lease", "name", "lease or lock");
-
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Query {
@@ -246,7 +221,7 @@ pub struct LeasesArgs {
     #[command(flatten)]
     query: Query,
     /// Watch and print changes
-    #[arg(short, long, conflicts_with = "observe")]
+    #[arg(long, conflicts_with = "observe")]
     pub(super) watch: bool,
     /// List retired leases too
     #[arg(short, long)]
@@ -281,7 +256,7 @@ pub struct DescribeArgs {
     #[command(flatten)]
     query: Query,
     #[command(flatten)]
-    pub(super) lease: DocumentName,
+    pub(super) document: DocumentName,
     /// List the candidates (takes 3s)
     ///
     /// Asks each candidate to report; requires the right to update.

@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use super::Session;
 use super::arguments::DescribeArgs;
 use super::leases::{RenewalWait, await_renewals};
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
 use super::roll_call::{ANSWER_MAX, Ask, Roll, names, roll};
+use super::{OperatorError, Session, missing};
 use crate::table::description;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -22,17 +22,20 @@ use leasehold_mongodb::store::mongo::operators::{ActionRecord, LeaseRecord, Scop
 use leasehold_status::render::date;
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
-    let name = args.lease.get();
+    let (name, kind) = (args.document.get(), args.document.kind());
     let scope = Scope::One(name.clone());
     let mut followed = session.follow(scope.clone(), "read the document").await?;
     let entry = followed.observed.one().map(|seen| &seen.entry);
-    if entry.and_then(lock_of).is_some() {
+    let Some(entry) = entry else {
+        return Err(missing(&session.collection, kind, name).await.into());
+    };
+    if let Some(stated) = entry.kind.filter(|stated| !kind.contains(stated)) {
+        return Err(OperatorError::other_kind(name, stated).into());
+    }
+    if lock_of(entry).is_some() {
         return lock(session, &mut followed, &args).await;
     }
-    if entry.is_none() {
-        return Err(session.missing_document(name).await.into());
-    }
-    session.lease(name, entry).await?;
+    session.lease(name, Some(entry)).await?;
     let called = match args.candidates {
         true => Some(followed.during(roll(session, name, ANSWER_MAX)).await),
         false => None,
@@ -47,7 +50,7 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     let roll = called.or_else(|| rolls.remove(name.as_str()));
     let Some((seen, lease)) = followed.observed.lease() else {
         // After the first read, the lease was deleted or replaced by another document.
-        return Err(session.missing_document(name).await.into());
+        return Err(missing(&session.collection, kind, name).await.into());
     };
     let description = LeaseDescription {
         store: session.collection.info().unwrap_or_default(),
@@ -74,7 +77,7 @@ async fn lock(
     followed: &mut Followed,
     args: &DescribeArgs,
 ) -> Result<Exit, CommandError> {
-    let name = args.lease.get();
+    let (name, kind) = (args.document.get(), args.document.kind());
     if args.candidates {
         let message =
             format!("{name} is a lock, and only leases have candidates: leave out --candidates");
@@ -93,7 +96,7 @@ async fn lock(
     };
     let seen = followed.observed.one();
     let Some(view) = seen.and_then(|seen| ObservedLock::new(seen, store_now, now)) else {
-        return Err(session.missing_document(name).await.into());
+        return Err(missing(&session.collection, kind, name).await.into());
     };
     let store = session.collection.info().unwrap_or_default();
     match session.json {

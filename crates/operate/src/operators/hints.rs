@@ -2,11 +2,15 @@
 
 use std::sync::OnceLock;
 
+use super::OperatorError;
 use super::arguments::ConnectionArgs;
 use leasehold_cli::keys::Selection;
-use leasehold_config::{Key, nearest};
+use leasehold_config::{Key, near};
 use leasehold_core::election::ResourceName;
-use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection};
+use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection, Scope};
+
+/// Maximum number of suggested names.
+const NEAR_MAX: usize = 3;
 
 /// The connection flags of this process. Hints repeat the flags, because a command without them
 /// could use another collection. Empty for `leasehold web`, whose visitors run other commands.
@@ -25,14 +29,48 @@ pub(crate) fn place(collection: &MongoCollection) -> String {
     format!("{database}.{collection}{}", set.unwrap_or_default())
 }
 
-/// Returns "; did you mean NAME?" if a document has a similar name, or if exactly one document's
-/// name begins with `name`.
+/// Returns the error for an unknown name, with similar names and the commands that list the names.
+/// `kind` is "lease", "lock" or "lease or lock".
+pub(crate) async fn missing(
+    collection: &MongoCollection,
+    kind: &'static str,
+    name: &ResourceName,
+) -> OperatorError {
+    let scope = match kind {
+        "lease" => Scope::Leases,
+        "lock" => Scope::Locks,
+        _ => Scope::All,
+    };
+    let listed = collection.list(&scope).await.unwrap_or_default();
+    let near = did_you_mean(name, &listed);
+    let near = near.map_or_else(|| "; to".to_owned(), |near| format!("{near} To"));
+    let (names, list) = match scope {
+        Scope::Leases => ("leases", hinted("leases")),
+        Scope::Locks => ("locks", hinted("locks")),
+        _ => (
+            "names",
+            format!("{}, {}", hinted("leases"), hinted("locks")),
+        ),
+    };
+    let hint = format!(" in {}{near} list the {names}: {list}", place(collection));
+    let name = name.clone();
+    OperatorError::Missing { kind, name, hint }
+}
+
+/// Returns "; did you mean A or B?" for the names that resemble `name`, or begin with `name`.
 pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
     let names = || listed.iter().map(|entry| entry.name.as_str());
-    let mut longer = names().filter(|longer| longer.starts_with(name.as_str()));
-    let only = longer.next().filter(|_| longer.next().is_none());
-    let near = nearest(name.as_str(), names()).or(only)?;
-    Some(format!("; did you mean {near}?"))
+    let mut similar = near(name.as_str(), names());
+    if similar.is_empty() {
+        let longer = names().filter(|longer| longer.starts_with(name.as_str()));
+        // A common prefix of many names suggests none of them.
+        let longer: Vec<_> = longer.take(NEAR_MAX + 1).collect();
+        similar.extend(longer.iter().filter(|_| longer.len() <= NEAR_MAX));
+    }
+    similar.truncate(NEAR_MAX);
+    let (last, first) = similar.split_last()?;
+    let or = if first.is_empty() { "" } else { " or " };
+    Some(format!("; did you mean {}{or}{last}?", first.join(", ")))
 }
 
 /// Returns a command for a hint, with this process's connection flags.

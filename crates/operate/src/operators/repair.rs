@@ -45,9 +45,10 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
         .lease(name, seen)
         .await
         .map_err(|error| match error {
-            OperatorError::Missing { name, hint } => OperatorError::Missing {
+            OperatorError::Missing { kind, name, hint } => OperatorError::Missing {
+                kind,
                 name,
-                hint: format!("{hint}; pass --create to create it with token {at_least}"),
+                hint: format!("{hint}; to create it with token {at_least}: pass --create"),
             },
             error => error,
         })?;

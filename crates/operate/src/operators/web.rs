@@ -26,7 +26,6 @@ use self::silent::SilentLeases;
 use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
 use super::{REMINDED_AFTER, Session, system};
-use leasehold_cli::answer;
 use leasehold_clock as clock;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_host::{CommandError, exit};
@@ -53,7 +52,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
         Some(by) => (Offer::actions(by), ", with actions"),
         None => (Offer::Page, ", read-only"),
     };
-    answer(format!("listening on http://{address}/{kind}\n").as_bytes())?;
+    info!("listening on http://{address}/{kind}");
     session.collection.restarts("leasehold web");
     let board = Arc::new(watch::Sender::new(Snapshot::default()));
     // Only a page shows the answers.
