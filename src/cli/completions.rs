@@ -8,8 +8,8 @@ use super::{CommandError, answer, command};
 use crate::config::{KEYS, Key, ValueType};
 
 const HELP: &str = "\
-The scripts for bash, zsh and fish complete the names of the leases whose daemons have run on this host. They \
-do not connect to MongoDB.
+The scripts for bash, zsh and fish complete the names of the leases whose daemons have run on this host, and of the locks \
+that this user's jobs have used on this host since it booted. They do not connect to MongoDB, so they complete no other name.
 
 Examples:
   leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -30,8 +30,8 @@ pub struct CompletionsArgs {
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a separate command and its arguments.
 ///
-/// Completes the lease names of this host where a lease is expected, only keys after `config`, and
-/// file names only where a path is expected.
+/// Completes the names that this host knows where a lease or lock is expected, only keys after
+/// `config`, and file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -48,12 +48,20 @@ const BASH_COMMAND: &str = r#"    local word
         COMPREPLY=($(compgen -W "{KEYS}" -- "$current"))
         return 0
     fi
-    local of_lease=" {COMMANDS} "
-    if [[ "$current" != -* && "$COMP_CWORD $of_lease" == "2 "*" ${COMP_WORDS[1]} "* ||
-        "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD - 1]}" == "status --lease" ]]; then
-        COMPREPLY=($(for root in /run "$XDG_RUNTIME_DIR"; do
-            (cd "$root/leasehold" 2> /dev/null && compgen -d -X '.*' -- "$current")
-        done | sort -u))
+    local of_lease=" {COMMANDS} " kinds="" root
+    local before="${COMP_WORDS[*]:1:COMP_CWORD-1}"
+    case "$before" in
+        *" --lease") kinds=lease ;;
+        *" --lock") kinds=lock ;;
+        describe) kinds="lease lock" ;;
+        lock | "locks break") kinds=lock ;;
+        *) [[ "$before" != "leases retire" && "$of_lease" != *" $before "* ]] || kinds=lease ;;
+    esac
+    if [[ -n "$kinds" && "$current" != -* ]]; then
+        COMPREPLY=($(for root in {/run,"$XDG_RUNTIME_DIR"}/leasehold; do
+            [[ "$kinds" != *lease* ]] || (cd "$root" && compgen -d -X '.*' -- "$current")
+            [[ "$kinds" != *lock* ]] || (cd "$root/.locks" && compgen -f -- "$current")
+        done 2> /dev/null | sed 's/@.*//' | sort -u))
         [[ ${#COMPREPLY[@]} -eq 0 ]] || return 0
     fi
     [[ "${COMP_WORDS[1]}" == install ]] || compopt +o bashdefault +o default 2> /dev/null
@@ -61,36 +69,63 @@ const BASH_COMMAND: &str = r#"    local word
 
 /// First line of clap's zsh script after `#compdef`, before which [`ZSH_NAMES`] is inserted.
 const ZSH_BEGIN: &str = "autoload -U is-at-least\n";
-const ZSH_NAMES: &str = r#"_leasehold_names() {
+const ZSH_NAMES: &str = r#"_leasehold_leases() {
     local -aU names
     names=({/run,$XDG_RUNTIME_DIR}/leasehold/*(N/:t))
     (( $#names )) && compadd -a names
 }
+_leasehold_locks() {
+    local -aU names
+    names=({/run,$XDG_RUNTIME_DIR}/leasehold/.locks/*(N.:t))
+    names=(${names%%@*})
+    (( $#names )) && compadd -a names
+}
+_leasehold_documents() {
+    _leasehold_leases
+    _leasehold_locks
+}
 
 "#;
-/// Ends of the zsh specifications of a lease's name, which clap leaves without an action.
-const ZSH_UNCOMPLETED: [&str; 3] = [
-    "'::name -- Name of the lease:",
-    "'::name -- Name of the lease or lock:",
-    "'::name -- Same as --lease NAME:",
+/// Beginnings of the zsh specifications of a name, which clap leaves without an action, and the
+/// function that completes each of them.
+const ZSH_UNCOMPLETED: [(&str, &str); 6] = [
+    ("'--lease=[", "_leasehold_leases"),
+    ("'--lock=[", "_leasehold_locks"),
+    ("'::name -- Same as --lease NAME:", "_leasehold_leases"),
+    ("'::name -- Name of the lease:", "_leasehold_leases"),
+    ("'::name -- Name of the lock:", "_leasehold_locks"),
+    (
+        "'::name -- Name of the lease or lock:",
+        "_leasehold_documents",
+    ),
 ];
 
 /// Functions and lines that are appended to clap's fish script.
 const FISH_NAMES: &str = r#"
-function __fish_leasehold_names
+function __fish_leasehold_leases
     for directory in /run/leasehold/*/ $XDG_RUNTIME_DIR/leasehold/*/
         string replace -r '.*/([^/]+)/$' '$1' -- $directory
     end | sort -u
 end
+function __fish_leasehold_locks
+    for file in /run/leasehold/.locks/* $XDG_RUNTIME_DIR/leasehold/.locks/*
+        string replace -r '.*/([^/@]+)@[^/]*$' '$1' -- $file
+    end | sort -u
+end
 
-complete -c leasehold -n "__fish_leasehold_using_subcommand {COMMANDS}" -f -a "(__fish_leasehold_names)"
-complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l lease -r -f -a "(__fish_leasehold_names)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand {COMMANDS} describe" -f -a "(__fish_leasehold_leases)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand leases; and __fish_seen_subcommand_from retire" -f -a "(__fish_leasehold_leases)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand describe" -f -a "(__fish_leasehold_locks)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand locks; and __fish_seen_subcommand_from break" -f -a "(__fish_leasehold_locks)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand lock; and not contains -- -- (commandline -opc)" -f -a "(__fish_leasehold_locks)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand run leases replicas config {COMMANDS} describe" -l lease -r -f -a "(__fish_leasehold_leases)"
+complete -c leasehold -n "__fish_leasehold_using_subcommand lock locks describe" -l lock -r -f -a "(__fish_leasehold_locks)"
 complete -c leasehold -n "__fish_leasehold_using_subcommand config" -f -a "{KEYS}"
-complete -c leasehold -n "__fish_leasehold_using_subcommand lock run; and not contains -- -- (commandline -opc)" -f
+complete -c leasehold -n "__fish_leasehold_using_subcommand run; and not contains -- -- (commandline -opc)" -f
 complete -c leasehold -n "__fish_leasehold_using_subcommand locks leases replicas completions web" -f
 "#;
 /// Commands whose first argument is the name of a lease.
-const OF_A_LEASE: &str = "status check describe step-down transfer pause resume cancel repair";
+const OF_A_LEASE: &str = "status check step-down transfer pause resume cancel repair";
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionsArgs) -> Result<(), CommandError> {
@@ -114,14 +149,26 @@ pub fn script(shell: Shell) -> Vec<u8> {
         }
         Shell::Zsh => {
             text = text.replacen(ZSH_BEGIN, &format!("{ZSH_BEGIN}\n{ZSH_NAMES}"), 1);
-            for name in ZSH_UNCOMPLETED {
-                text = text.replace(&format!("{name}'"), &format!("{name}_leasehold_names'"));
-            }
+            let lines = text.lines().map(|line| match line.strip_suffix("' \\") {
+                Some(specification) => completed(specification) + "' \\\n",
+                None => format!("{line}\n"),
+            });
+            text = lines.collect();
         }
         Shell::Fish => text += &filled(FISH_NAMES),
         _ => {}
     }
     text.into_bytes()
+}
+
+/// Adds the function that completes a name to a zsh specification.
+fn completed(specification: &str) -> String {
+    let of = |(start, _): &&(&str, &str)| specification.starts_with(start);
+    let function = ZSH_UNCOMPLETED
+        .iter()
+        .find(of)
+        .map(|(_, function)| *function);
+    specification.to_owned() + function.unwrap_or_default()
 }
 
 /// Adds the accepted values of each key, and suppresses file names where no path is expected. The

@@ -255,8 +255,6 @@ fn the_effective_configuration_can_be_printed_as_json_with_sources() {
 
 #[test]
 fn every_shell_has_completions() {
-    /// Commands whose first argument is the name of a lease; leases retire is one of them.
-    const OF_A_LEASE: usize = 10;
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = leasehold(&["completions", shell], &[]);
         assert_eq!(answer.code, 0, "{shell}");
@@ -285,14 +283,24 @@ fn every_shell_has_completions() {
     };
     let levels = completed("leasehold run --log-level ");
     assert_eq!(levels, "error\nwarn\ninfo\ndebug\ntrace\n");
-    // No file names are suggested where a lease or a candidate is expected.
-    for line in ["leasehold run --lease ", "leasehold transfer a --to "] {
-        assert_eq!(completed(line).trim(), "", "{line}");
+    // No file names are suggested where a candidate is expected.
+    assert_eq!(completed("leasehold transfer a --to ").trim(), "");
+    let locks = place.path().join("leasehold/.locks");
+    std::fs::create_dir(&locks).expect("created");
+    std::fs::write(locks.join("zz-report@0123456789abcdef"), "").expect("written");
+    for (line, names) in [
+        ("leasehold status zz", "zz-orders\n"),
+        ("leasehold leases retire zz", "zz-orders\n"),
+        ("leasehold run --lease zz", "zz-orders\n"),
+        ("leasehold pause --no-wait --lease zz", "zz-orders\n"),
+        ("leasehold lock zz", "zz-report\n"),
+        ("leasehold lock -n --lock zz", "zz-report\n"),
+        ("leasehold locks break zz", "zz-report\n"),
+        ("leasehold describe zz", "zz-orders\nzz-report\n"),
+    ] {
+        assert_eq!(completed(line), names, "{line}");
     }
-    assert_eq!(completed("leasehold status zz"), "zz-orders\n");
-    std::fs::create_dir(place.path().join("leasehold/.locks")).expect("created");
     let names = completed("leasehold describe ");
-    assert!(names.contains("zz-orders\n"), "{names}");
     assert!(!names.contains(".locks"), "{names}");
     let keys = completed("leasehold config ");
     assert!(
@@ -307,11 +315,25 @@ fn every_shell_has_completions() {
         "commands: {after}"
     );
     let script = leasehold(&["completions", "zsh"], &[]).stdout;
-    let named = script.matches(":_leasehold_names'").count();
-    assert_eq!(named, OF_A_LEASE, "{script}");
+    for (start, kind) in [
+        ("'::name -- Name of the lease:", "leases"),
+        ("'::name -- Same as --lease NAME:", "leases"),
+        ("'::name -- Name of the lock:", "locks"),
+        ("'::name -- Name of the lease or lock:", "documents"),
+        ("'--lease=[", "leases"),
+        ("'--lock=[", "locks"),
+    ] {
+        let function = format!(":_leasehold_{kind}' \\");
+        let completed = script.lines().filter(|line| line.starts_with(start));
+        let completed: Vec<_> = completed.map(|line| line.ends_with(&function)).collect();
+        assert!(
+            !completed.is_empty() && !completed.contains(&false),
+            "{start}"
+        );
+    }
     let script = leasehold(&["completions", "fish"], &[]).stdout;
     for line in [
-        "status check describe step-down transfer pause resume cancel repair\" -f -a \"(__fish_leasehold_names)\"",
+        "status check step-down transfer pause resume cancel repair describe\" -f -a \"(__fish_leasehold_leases)\"",
         "using_subcommand config\" -f -a \"lease.name ",
     ] {
         assert!(script.contains(line), "{line}: {script}");
