@@ -99,6 +99,11 @@ ARG LEASEHOLD_REVISION
 LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.description="Leader election for replicated workloads, on the MongoDB they already have" \
       org.opencontainers.image.licenses="Apache-2.0 OR MIT" \
+      org.opencontainers.image.source="https://leasehold.example/leasehold" \
+      org.opencontainers.image.url="https://docs.leasehold.example" \
+      org.opencontainers.image.documentation="https://docs.leasehold.example/image.html" \
+      org.opencontainers.image.vendor="The leasehold authors" \
+      org.opencontainers.image.authors="The leasehold authors <leasehold@localhost>" \
       org.opencontainers.image.version="${LEASEHOLD_VERSION}" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"

@@ -1,6 +1,6 @@
-//! Goal: `packaging/release-check` refuses a release whose files disagree on the version, and names
-//! each disagreement. Method: runs the script on copies of the files, with one changed file in each
-//! case.
+//! Goal: `packaging/release-check` refuses a release whose files disagree on the version or the
+//! publisher, or name a placeholder, and names each place. Method: runs the script on copies of the
+//! files, with one changed file in each case.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
@@ -33,27 +33,60 @@ const FILES: [&str; 19] = [
     "examples/sidecar.yaml",
 ];
 
-/// Copies the files, and adds a changelog with a section for this version.
+/// Files that name the publisher, but no version.
+const OWNED: [&str; 8] = [
+    ".github/CODEOWNERS",
+    ".github/ISSUE_TEMPLATE/config.yml",
+    "clients/go/README.md",
+    "clients/go/go.mod",
+    "clients/node/README.md",
+    "clients/python/README.md",
+    "docs/book.toml",
+    "packaging/owner.toml",
+];
+
+/// The publisher of the copies.
+const OWNER: &str = r#"
+maintainer = "Acme Ltd"
+email = "leasehold@acme.test"
+reviewers = "@acme/platform"
+repository = "https://git.acme.test/platform/leasehold"
+site = "https://leasehold.acme.test"
+registry = "registry.acme.test/platform"
+"#;
+
+/// Copies the files, sets a publisher, and adds a changelog with a section for this version.
 fn release() -> Scratch {
     let scratch = Scratch::new();
-    for file in FILES {
+    for file in FILES.iter().chain(&OWNED) {
         let copy = scratch.path().join(file);
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), copy).unwrap();
     }
     let changelog = format!("# Changelog\n\n## {VERSION} (2026-11-24)\n\nThe first release.\n");
     fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
+    fs::write(scratch.path().join("packaging/owner.toml"), OWNER).unwrap();
+    assert_eq!(owner("write", scratch.path()), (Some(0), String::new()));
     scratch
+}
+
+fn run(mut command: Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    let shown = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(shown).unwrap())
+}
+
+fn owner(action: &str, directory: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/owner"));
+    command.arg(action).arg(directory);
+    run(command)
 }
 
 fn check(version: &str, directory: &Path) -> (Option<i32>, String) {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/release-check");
-    let output = Command::new(program).arg(version).arg(directory).output();
-    let output = output.unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stdout).unwrap(),
-    )
+    let mut command = Command::new(program);
+    command.arg(version).arg(directory);
+    run(command)
 }
 
 #[test]
@@ -144,6 +177,30 @@ fn each_outdated_place_is_named() {
             "\"version\": \"0.0.9\"",
             "version is 0.0.9",
         ),
+        (
+            "clients/node/package.json",
+            "  \"type\"",
+            "  \"private\": true,\n  \"type\"",
+            "forbids publication",
+        ),
+        (
+            "clients/go/go.mod",
+            "platform/leasehold",
+            "other/leasehold",
+            "must be 'module git.acme.test/platform/leasehold/clients/go'",
+        ),
+        (
+            "Dockerfile",
+            "vendor=\"Acme Ltd\"",
+            "vendor=\"Other Ltd\"",
+            "must be 'org.opencontainers.image.vendor=\"Acme Ltd\"",
+        ),
+        (
+            "charts/leasehold/Chart.yaml",
+            "\nhome:",
+            "\nhomes:",
+            "has no line like 'home: https://leasehold.acme.test'",
+        ),
         ("CHANGELOG.md", "(2026-11-24)", "", "no section"),
         ("CHANGELOG.md", "The first release.", "", "is empty"),
         (
@@ -166,6 +223,54 @@ fn each_outdated_place_is_named() {
             wrong.starts_with(&format!("{file}: ")) && wrong.contains(named),
             "{wrong}"
         );
+    }
+}
+
+#[test]
+fn the_checkout_names_one_publisher_in_all_places() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(owner("agree", root), (Some(0), String::new()));
+}
+
+#[test]
+fn a_placeholder_is_refused_and_named() {
+    let release = release();
+    let path = release.path().join("packaging/owner.toml");
+    let placeholders = [
+        ("leasehold@acme.test", "leasehold@localhost"),
+        ("@acme/platform", "@leasehold/maintainers"),
+        ("leasehold.acme.test", "docs.leasehold.example"),
+        ("registry.acme.test", "registry.leasehold.example"),
+    ];
+    for (value, placeholder) in placeholders {
+        fs::write(&path, OWNER.replace(value, placeholder)).unwrap();
+        assert_eq!(owner("write", release.path()), (Some(0), String::new()));
+        let (code, wrong) = check(VERSION, release.path());
+        assert_eq!(code, Some(1), "{placeholder}");
+        let is_named =
+            |line: &str| line.starts_with("packaging/owner.toml: ") && line.contains(placeholder);
+        assert!(wrong.lines().all(is_named) && !wrong.is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_wrong_value_of_the_publisher_is_refused() {
+    let release = release();
+    let path = release.path().join("packaging/owner.toml");
+    for (from, to, named) in [
+        (
+            "maintainer = \"Acme Ltd\"\n",
+            "",
+            "maintainer must be a text",
+        ),
+        ("email =", "mail =", "email must be a text"),
+        ("site =", "sites = \"x\"\nsite =", "unknown key sites"),
+        ("https://git", "git", "repository must be an https address"),
+    ] {
+        fs::write(&path, OWNER.replace(from, to)).unwrap();
+        let (code, wrong) = owner("write", release.path());
+        assert_eq!(code, Some(1), "{wrong}");
+        assert!(wrong.contains(named), "{wrong}");
     }
 }
 

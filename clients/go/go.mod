@@ -1,5 +1,4 @@
-// No module proxy or repository serves this path: .example is reserved (RFC 2606). Programs use a
-// copy of this directory, see clients/README.md.
-module leasehold.example/leasehold
+// packaging/owner writes this line from the address of the repository.
+module leasehold.example/leasehold/clients/go
 
 go 1.21

@@ -218,7 +218,7 @@ test("a closed follower is not leader", async (t) => {
 });
 
 test("the example of the page ends", async (t) => {
-  const page = readFileSync("../README.md", "utf8");
+  const page = readFileSync("README.md", "utf8");
   const example = page.split("```js\n")[1].split("\nconst options")[0];
   assert(example.includes("127.0.0.1:9402"));
   const server = await Server.start(t);
