@@ -206,7 +206,7 @@ fn the_command_of_the_example_job_has_flags_that_exist() {
 }
 
 /// Renders a block of values from docs/kubernetes.md on top of the installation `base`.
-fn documented(file: &str, base: Option<&str>) -> Objects {
+pub(crate) fn documented(file: &str, base: Option<&str>) -> Objects {
     let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();
     let base = base.map(|base| crate::helm::values(base).to_str().unwrap().to_owned());

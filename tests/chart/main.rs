@@ -6,6 +6,7 @@ mod alerts;
 mod cluster;
 mod collection;
 mod configuration;
+mod connection;
 mod dashboard;
 mod documented;
 mod end_to_end;

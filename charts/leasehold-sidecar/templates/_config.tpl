@@ -51,8 +51,8 @@ unit, and durations that the daemon would refuse. Otherwise the pod would not st
 {{- $own := .Values.leasehold.at | default "leasehold" -}}
 {{- dict
   "lease.name" (printf "set %s.leaseName" $own)
-  "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names"
-  "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
+  "mongodb.uri" "put it into the Secret that leasehold.mongodb.secretName names, or into the file of leasehold.mongodb.uriFile"
+  "mongodb.uri_file" "set leasehold.mongodb.uriFile"
   "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
   "http.listen" (ternary "set leasehold.http.address and leasehold.http.port" (printf "set leasehold.http.address and %s.port" $own) (eq $own "leasehold"))
   "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"

@@ -73,7 +73,7 @@ end.
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
 - --lease-name={{ .lease }}
-- --mongodb-uri-file=/etc/leasehold/mongodb/uri
+- {{ include "leasehold.uriFlag" $values.mongodb }}
 - --status-directory={{ .directory }}
 - --http-listen={{ $values.http.address }}:{{ $values.http.port }}
 {{- if .endsFirst }}
@@ -145,9 +145,7 @@ readinessProbe:
 {{- define "leasehold.mounts" -}}
 - name: {{ include "leasehold.partName" (dict "part" "leasehold-status" "name" .name) }}
   mountPath: {{ .directory }}
-- name: leasehold-mongodb
-  mountPath: /etc/leasehold/mongodb
-  readOnly: true
+{{- include "leasehold.uriMount" .root.Values.leasehold.mongodb }}
 {{- if .labelled }}
 - name: leasehold-token
   mountPath: {{ .token }}
@@ -175,7 +173,7 @@ readinessProbe:
     medium: Memory
     sizeLimit: 1Mi
 {{- end }}
-{{ include "leasehold.secretVolume" .root }}
+{{- include "leasehold.secretVolume" .root }}
 {{- if .labelled }}
 - name: leasehold-token
   projected:
@@ -200,15 +198,40 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
-{{/* The volume with the connection string. */}}
+{{/*
+The connection string is in a Secret, or in a file that the user or an agent mounts. The following templates take a map `mongodb` of the values.
+*/}}
+{{- define "leasehold.uriFlag" -}}
+{{- printf "--mongodb-uri-file=%s" (.uriFile | default "/etc/leasehold/mongodb/uri") | quote -}}
+{{- end -}}
+
+{{- define "leasehold.uriMount" -}}
+{{- if not .uriFile }}
+- name: leasehold-mongodb
+  mountPath: /etc/leasehold/mongodb
+  readOnly: true
+{{- end }}
+{{- end -}}
+
 {{- define "leasehold.secretVolume" -}}
+{{- include "leasehold.uriVolume" (dict "mongodb" .Values.leasehold.mongodb "at" "leasehold.mongodb" "of" "" "mode" "292 # 0444; readers of YAML differ on octal numbers") -}}
+{{- end -}}
+
+{{/* The volume of the Secret, from a dict: `mongodb`, the name `at` of this map, whose user it is (`of`), and the `mode` of the file. */}}
+{{- define "leasehold.uriVolume" -}}
+{{- $mongodb := .mongodb -}}
+{{- if and $mongodb.secretName $mongodb.uriFile -}}
+{{- fail (printf "leasehold: %s.secretName is %s and %s.uriFile is %s: leave one of them out" .at $mongodb.secretName .at $mongodb.uriFile) -}}
+{{- end -}}
+{{- if not $mongodb.uriFile }}
 - name: leasehold-mongodb
   secret:
-    secretName: {{ required "leasehold: set leasehold.mongodb.secretName to the Secret with the connection string" .Values.leasehold.mongodb.secretName | quote }}
-    defaultMode: 292 # 0444; readers of YAML differ on octal numbers
+    secretName: {{ required (printf "leasehold: set %s.secretName to the Secret with the connection string%s, or %s.uriFile to the path of a file that contains it" .at .of .at) $mongodb.secretName | quote }}
+    defaultMode: {{ .mode }}
     items:
-      - key: {{ .Values.leasehold.mongodb.secretKey | quote }}
+      - key: {{ $mongodb.secretKey | quote }}
         path: uri
+{{- end }}
 {{- end -}}
 
 {{/* An item of the workload's `env`, for each lease. */}}

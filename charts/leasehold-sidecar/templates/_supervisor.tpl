@@ -118,7 +118,7 @@ kustomization renamed the objects (kubernetes.rendered_for).
 {{- fail (printf "leasehold: leave out leasehold.config.%s: it has no effect on a lock, and a Job in mode supervisor runs under a lock" $key) -}}
 {{- end -}}
 {{- end -}}
-- --mongodb-uri-file=/etc/leasehold/mongodb/uri
+- {{ include "leasehold.uriFlag" .Values.leasehold.mongodb }}
 {{- include "leasehold.settingFlags" (dict "root" . "podName" "LEASEHOLD_IDENTITY__NAME") }}
 {{- end -}}
 
@@ -148,9 +148,7 @@ kustomization renamed the objects (kubernetes.rendered_for).
 - name: leasehold-program
   mountPath: /opt/leasehold
   readOnly: true
-- name: leasehold-mongodb
-  mountPath: /etc/leasehold/mongodb
-  readOnly: true
+{{- include "leasehold.uriMount" .Values.leasehold.mongodb }}
 {{- with .Values.leasehold.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -161,7 +159,7 @@ kustomization renamed the objects (kubernetes.rendered_for).
 - name: leasehold-program
   emptyDir:
     sizeLimit: 64Mi
-{{ include "leasehold.secretVolume" . }}
+{{- include "leasehold.secretVolume" . }}
 {{- with .Values.leasehold.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
