@@ -46,7 +46,7 @@ async fn a_port_without_a_server_is_named() {
     let answer = scene.check(&uri).flag(TIMEOUT).run().await;
     answer.says("name-resolution", "ok", "127.0.0.1");
     answer.says("server", "failed", "connection refused");
-    answer.says("server", "failed", "mongod runs there");
+    answer.says("server", "failed", "check host and port");
     answer.says("deployment", "failed", "no primary");
     answer.says("credentials", "skipped", "not reached");
     assert_eq!(answer.code, 2);

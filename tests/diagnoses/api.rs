@@ -62,7 +62,10 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             parts.closed.number(),
         )
         .says("the API server cannot be reached: connection refused")
-        .says(&format!("server=https://127.0.0.1:{}", parts.closed.number())),
+        .says(&format!(
+            "server=https://127.0.0.1:{}",
+            parts.closed.number()
+        )),
         at(
             "API server that refuses the token",
             "api-401",
@@ -71,7 +74,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         )
         .says("the API server does not accept the token (HTTP 401)"),
         at("API server that denies the right", "api-403", &place, open)
-            .says("forbidden by the API server: a Role bound to this pod's service account must allow")
+            .says("forbidden by the API server: a Role of this pod's account must allow")
             .says("missing_rule=\"patch pods/status\""),
         impostor
             .flag(&format!("--kubernetes-credentials={}", directory.display()))

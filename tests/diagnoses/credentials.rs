@@ -20,11 +20,11 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let certificates = set.certificates().unwrap();
     let (host, tls) = (set.node(0).address(), certificates.uri_options(true));
     let over_tls = |options: &str| format!("mongodb://{host}/?replicaSet={SET}&{tls}{options}");
-    let needed = "the role needs find, insert, update and changeStream on the collection";
+    let needed = "the role needs find, insert, update and changeStream";
     let failed = |user: &str, source: &str| {
         format!(
             "authentication failed for user {user} (AuthenticationFailed, code 18): check the \
-             password, and that the user exists in authSource \"{source}\""
+             password and authSource \"{source}\""
         )
     };
     let wrong = right.replace("p%40ss%2Fword%3A%25", "wr0ng");

@@ -12,6 +12,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// calls for 18 s. The limit is below 18 s, but much longer than a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
 const LONG: Duration = Duration::from_secs(60);
+/// Longest warning or error without its date: a message, a cause with one remedy, and the fields.
+const LINE_MAX: usize = 240;
 const POLL: Duration = Duration::from_millis(10);
 const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
 
@@ -195,6 +197,11 @@ impl Situation {
         wrong.extend(missing.map(|text| format!("missing text: {text}")));
         let unwanted = self.unsaid.iter().filter(|text| said.contains(*text));
         wrong.extend(unwanted.map(|text| format!("unwanted text: {text}")));
+        let warnings = said.lines().filter_map(|line| {
+            let (_, line) = line.split_once(" WARN ").or(line.split_once(" ERROR "))?;
+            (line.chars().count() > LINE_MAX).then_some(line)
+        });
+        wrong.extend(warnings.map(|line| format!("too long: {line}")));
         let secrets = SECRETS.iter().filter(|secret| said.contains(*secret));
         wrong.extend(secrets.map(|secret| format!("password in the output: {secret}")));
         let (name, wrong_text) = (self.name, wrong.join("\n  "));

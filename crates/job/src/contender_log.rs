@@ -184,7 +184,7 @@ impl LockSurfaces for ContenderLog {
                     }
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
-                        failing_for_ms = millis(failing_for), "{what}"
+                        failing_for_ms = (failures > 1).then_some(millis(failing_for)), "{what}"
                     );
                 }
             }

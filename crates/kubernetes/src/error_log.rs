@@ -53,8 +53,7 @@ impl RequestErrorLog {
                 server,
                 failures,
                 missing_rule = self.right,
-                "forbidden by the API server: a Role bound to this pod's service account must \
-        allow missing_rule; retrying every minute"
+                "forbidden by the API server: a Role of this pod's account must allow missing_rule"
             ),
             ApiRetry::Again | ApiRetry::After(_) => warn!(
                 surface, subject, server, failures, why = %error,
@@ -62,7 +61,7 @@ impl RequestErrorLog {
             ),
             ApiRetry::Person => error!(
                 surface, subject, server, failures, why = %error,
-                "rejected by the API server; retrying every minute"
+                "rejected by the API server"
             ),
             ApiRetry::NewPod => warn!(
                 surface, subject, server, failures, why = %error,

@@ -149,8 +149,8 @@ pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> 
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
         Some(false) => error!(
             %lease,
-            "no admission policy restricts the token of this pod: it may change the status of every pod in the \
-             namespace; install the ValidatingAdmissionPolicy of the chart (leasehold check shows details)"
+            "no admission policy restricts the token of this pod; to fix: install the chart's \
+             ValidatingAdmissionPolicy (leasehold check shows details)"
         ),
         None => debug!(%lease, "admission policy not verified"),
     }

@@ -92,8 +92,8 @@ pub enum RetryPolicy {
     Reconfigure,
 }
 
-pub(crate) const UNANSWERED: &str = "it is overloaded, blocks writes (fsyncLock) or has no majority, or the network is down: see \
-     rs.status() and db.currentOp()";
+pub(crate) const UNANSWERED: &str =
+    "no majority, fsyncLock, overload or the network: see rs.status()";
 
 impl Failure {
     /// Creates a failure that a retry may resolve.

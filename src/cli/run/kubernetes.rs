@@ -4,7 +4,7 @@ use tracing::{debug, error, info, warn};
 
 use super::pod::StartPublisher;
 use crate::cli::CommandError;
-use crate::config::{Config, KubernetesEnabled, RENDER_AGAIN};
+use crate::config::{Config, KubernetesEnabled};
 use crate::exit;
 use crate::publish::kubernetes::{Api, Examiner, Kubernetes, REPAIR_INTERVAL, access, pod};
 
@@ -24,8 +24,8 @@ pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandErr
     if let Some(rendered) = placement.moved() {
         error!(
             %lease, rendered_for = %rendered, pod = %placement,
-            "manifests were rendered for another namespace or service account; not publishing a label or Events, \
-             because the admission policies do not apply to this pod; to fix: {RENDER_AGAIN}"
+            "pod was moved: the admission policies do not apply, so no label and no Events; to fix: render the \
+             chart with --namespace and the final release name"
         );
         return Ok(None);
     }

@@ -128,9 +128,7 @@ impl Reporter {
             StoreEvent::HintsFailed(failure) => self.streams.hints_failed(failure),
             StoreEvent::RequestIgnored(why) => warn!(
                 %lease, why,
-                "invalid request in the lease document, ignored; set it to \
-                 {{kind: \"step_down\", token}} or {{kind: \"transfer\", token, to}}, with the \
-                 leader's token as a NumberLong"
+                "invalid request in the lease document, ignored (docs/operations.md shows valid requests)"
             ),
             StoreEvent::Connected(store) => self.connected(store),
             StoreEvent::Lookalike(product) => error!(%lease, product, "{UNSUPPORTED}"),
@@ -149,31 +147,32 @@ impl Reporter {
     /// Warns if an election of the replica set would cost the leadership.
     fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
-        let settings_hidden = settings.as_ref().is_err_and(lacks_right);
-        let (settings, assumed) = match settings {
-            Ok(settings) => (*settings, String::new()),
-            Err(why) => {
-                let why = match lacks_right(why) {
-                    true => "the role lacks the privilege replSetGetConfig".to_owned(),
-                    false => why.to_string(),
-                };
-                let assumed = format!(", assuming MongoDB's default settings ({why})");
-                (FailoverSettings::default(), assumed)
+        let (settings, unknown) = match settings {
+            Ok(settings) => (*settings, None),
+            Err(why) if lacks_right(why) => {
+                let why = "the role lacks replSetGetConfig (clusterMonitor)".to_owned();
+                (FailoverSettings::default(), Some(why))
             }
+            Err(why) => (FailoverSettings::default(), Some(why.to_string())),
         };
-        let needed = Needed::of(&self.timings.borrow(), &settings);
+        let election = match unknown {
+            Some(_) => "an election with MongoDB's default settings",
+            None => "a MongoDB election",
+        };
+        let timings = *self.timings.borrow();
+        let needed = Needed::of(&timings, &settings);
         let arithmetic = &needed.arithmetic;
-        let mut remedy = needed.remedy();
-        if settings_hidden {
-            remedy.push_str("; grant clusterMonitor to show the set's settings");
-        }
         match needed.suffices {
-            true => {
-                debug!(%lease, "the leadership survives a MongoDB election{assumed}: {arithmetic}")
-            }
+            true => debug!(
+                %lease, settings_unknown = unknown,
+                "the leadership survives {election}: {arithmetic}"
+            ),
             false => warn!(
-                %lease,
-                "a MongoDB election would end the leadership{assumed}: {arithmetic}; {remedy}"
+                %lease, without_writes_ms = millis(needed.gap),
+                renew_deadline_ms = millis(timings.renew_deadline()), settings_unknown = unknown,
+                "{election} would end the leadership; to fix: raise lease.renew_deadline to {} or \
+                 more (leasehold check shows why)",
+                shown(needed.sum)
             ),
         }
     }
@@ -275,7 +274,7 @@ impl Reporter {
                     };
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,
-                        failing_for_ms = millis(failing_for),
+                        failing_for_ms = (failures > 1).then_some(millis(failing_for)),
                         "MongoDB {operation} failed (attempt {failures}){retry}"
                     );
                 }

@@ -136,6 +136,10 @@ impl Parts {
     }
 
     fn is_repeated(&self, name: &str, value: &str) -> bool {
+        // The cause says more than `unknown` or `rejected`.
+        if name == "outcome" && !self.why.is_empty() {
+            return true;
+        }
         let mut words = self.message.split([' ', '(', ')', ',', ':']);
         REPEATED.contains(&name) && words.any(|word| word == value)
     }

@@ -135,7 +135,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     let asked = servers.asked();
     if let Some(index) = refusals::foreign_index(error) {
         let kind = "a unique index of the collection refuses the document";
-        let remedy = "which is not leasehold's, or use another collection";
+        let remedy = "which is not leasehold's";
         let detail = format!("drop the unique index {index}, {remedy}");
         return named(Failure::lasting(kind, detail), error);
     }
@@ -231,7 +231,7 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
     let (kind, remedy) = match error.kind() {
         io::ErrorKind::ConnectionRefused => (
             "connection refused",
-            "check host and port in the MongoDB URI, and that mongod runs there",
+            "check host and port in the MongoDB URI",
         ),
         io::ErrorKind::TimedOut => ("no answer in time", NETWORK),
         kind if is_closed(kind) => (
@@ -239,10 +239,10 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
             match (answered, asked.tls) {
                 (true, _) => {
                     "it was restarted, has reached its limit of connections (maxConns, ulimit -n), \
-                     or a proxy or firewall cuts connections"
+                     or a proxy cut it"
                 }
                 (false, true) => {
-                    "it may not use TLS (then remove tls=true), or may require a client certificate \
+                    "it may not use TLS (then remove tls=true), or require a client certificate \
                      (tlsCertificateKeyFile)"
                 }
                 (false, false) => "it may require TLS (tls=true), or may not be MongoDB",
@@ -272,7 +272,7 @@ fn unauthenticated(asked: &Asked) -> Failure {
     let (subject, detail) = match &asked.login {
         AuthMethod::Password { user, source } => (
             format!("for user {user}"),
-            format!("check the password, and that the user exists in authSource {source:?}"),
+            format!("check the password and authSource {source:?}"),
         ),
         AuthMethod::Certificate => (
             "for the client certificate".to_owned(),
@@ -299,13 +299,12 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
                 AuthMethod::Certificate | AuthMethod::Nobody => "the certificate's user".to_owned(),
             };
             let lacks = lacks(&error.message);
-            let remedy = "the role needs find, insert, update and changeStream on the collection";
+            let remedy = "the role needs find, insert, update and changeStream";
             Failure::lasting("not authorized", format!("{user} {lacks}; {remedy}"))
         }
         NO_CHANGE_STREAMS => Failure::new(
             "no change streams",
-            "not a replica set: followers poll instead, and nothing protects an acknowledged \
-             write from the loss of this one server",
+            "a standalone server: nothing protects an acknowledged write from its loss",
         ),
         NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
         NOT_WRITABLE_PRIMARY => {
@@ -415,8 +414,8 @@ mod tests {
         let failure = unauthenticated(&asked);
         assert_eq!(
             failure.to_string(),
-            "authentication failed for user leasehold: check the password, and that the user \
-             exists in authSource \"admin\""
+            "authentication failed for user leasehold: check the password and authSource \
+             \"admin\""
         );
         assert_eq!(failure.retry, RetryPolicy::Reconfigure);
     }
