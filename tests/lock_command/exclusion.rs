@@ -186,7 +186,7 @@ fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
         removed && output.stderr.contains("identity=dead")
     };
     // A program that exits before MongoDB has answered does not log the removal.
-    let unanswered = |output: &Output| output.stderr.contains("outcome=unknown");
+    let unanswered = |output: &Output| output.stderr.contains(" failed (attempt ");
     let ends = [first, next];
     assert!(
         ends.iter().any(|end| named(end) || unanswered(end)),
