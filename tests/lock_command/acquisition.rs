@@ -178,8 +178,8 @@ fn an_unreachable_mongodb_is_named_after_a_second_with_the_time_limit() {
     let plain = format!("leasehold: lock away: {text}\n");
     let brief = "leasehold: lock away: connecting to 127.0.0.1:1 (1s of 18s)\n";
     for (flags, line) in [
-        (&[][..], &*plain),
-        (&["--no-wait"], brief),
+        (&["--no-wait"][..], brief),
+        (&[], &*plain),
         (&["--log-format=text"], text),
         (&["--log-format=json"], "\"limit_ms\":240000"),
     ] {

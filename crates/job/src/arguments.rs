@@ -150,7 +150,8 @@ impl LockArgs {
         holds_only.then(|| useless_without_command(&OF_A_COMMAND, &self.configuration.sources))?
     }
 
-    pub(crate) fn lock(&self) -> &ResourceName {
+    /// Returns the name of the lock.
+    pub fn lock(&self) -> &ResourceName {
         self.lock.get()
     }
 

@@ -6,6 +6,7 @@
 mod any_file;
 mod judge;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -18,6 +19,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 pub use self::judge::{FileVerdict, Judgement, judge};
+use crate::operators::did_you_mean;
 use crate::operators::render::{or_dash, short};
 use leasehold_cli::values::Output;
 use leasehold_cli::{answer, unwritable};
@@ -133,9 +135,32 @@ fn missing(directory: &Path, lease: Option<&str>) -> String {
         let below = directory.join(lease).join(JSON_FILE);
         looked += &format!(" or {}", below.display());
     }
+    let near = lease.and_then(|lease| {
+        let parent = match directory.ends_with(lease) {
+            true => directory.parent()?,
+            false => directory,
+        };
+        let places = [&[parent.to_owned()], &*roots()].concat();
+        let known = directories_in(&places);
+        let known = known.iter().filter_map(|path| path.file_name()?.to_str());
+        let known: BTreeSet<_> = known.collect();
+        did_you_mean(lease, &known.into_iter().collect::<Vec<_>>())
+    });
     format!(
-        "{looked} does not exist; no daemon of this lease runs here, or its --directory differs"
+        "{looked} does not exist; no daemon of this lease runs here, or its --directory differs{}",
+        near.unwrap_or_default()
     )
+}
+
+/// Returns the directories with a status file below these parents, in alphabetical order.
+fn directories_in(parents: &[PathBuf]) -> Vec<PathBuf> {
+    let entries = parents
+        .iter()
+        .filter_map(|parent| fs::read_dir(parent).ok());
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = paths.filter(|path| path.join(JSON_FILE).exists()).collect();
+    found.sort();
+    found
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -166,10 +191,7 @@ fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
 }
 
 fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
-    let entries = roots.iter().filter_map(|root| fs::read_dir(root).ok());
-    let paths = entries.flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = paths.filter(|path| path.join(JSON_FILE).exists()).collect();
-    found.sort();
+    let found = directories_in(roots);
     let named = |paths: &[PathBuf], separator| {
         let names: Vec<_> = paths
             .iter()

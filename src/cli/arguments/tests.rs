@@ -40,6 +40,54 @@ fn a_command_is_everything_after_two_dashes() {
 }
 
 #[test]
+fn leases_and_locks_are_named_by_an_argument_or_a_flag() {
+    for (command, flags) in [
+        (&["lock"][..], &["--lock"][..]),
+        (&["lock", "--no-wait"], &["--lock"]),
+        (&["locks", "break"], &["--lock"]),
+        (&["describe"], &["--lease", "--lock"]),
+        (&["leases", "retire"], &["--lease"]),
+        (&["step-down"], &["--lease"]),
+        (&["transfer", "--to=b"], &["--lease"]),
+        (&["pause"], &["--lease"]),
+        (&["resume"], &["--lease"]),
+        (&["cancel"], &["--lease"]),
+        (&["repair", "--token-at-least=1"], &["--lease"]),
+        (&["status"], &["--lease"]),
+        (&["check"], &["--lease"]),
+    ] {
+        for flag in flags {
+            for name in [&["jobs"][..], &[flag, "jobs"]] {
+                let parsed = parsed(&[command, name].concat());
+                assert!(parsed.is_ok(), "{command:?} {name:?}");
+            }
+        }
+        let both = parsed(&[command, &["jobs", flags[0], "jobs"]].concat());
+        assert_eq!(
+            both.expect_err("one of them").code(),
+            exit::USAGE,
+            "{command:?}"
+        );
+        let other = ["--lease", "--lock"]
+            .into_iter()
+            .find(|it| !flags.contains(it));
+        if let Some(other) = other {
+            let other = parsed(&[command, &[other, "jobs"]].concat());
+            assert_eq!(
+                other.expect_err("not its flag").code(),
+                exit::USAGE,
+                "{command:?}"
+            );
+        }
+    }
+    let job = ["lock", "--lock", "jobs", "--", "true"];
+    let Ok(Invocation::Lock(lock)) = parsed(&job) else {
+        panic!("a valid command line");
+    };
+    assert_eq!(lock.lock().as_str(), "jobs");
+}
+
+#[test]
 fn status_has_a_directory_or_a_lease() {
     let legal: [&[&str]; 3] = [
         &["status", "--lease", "orders", "--output", "json", "--watch"],

@@ -204,7 +204,8 @@ impl Tried<'_> {
             Found::Missing => {
                 let documents = self.installation.store.documents();
                 let listed = documents.list(&Scope::Leases).await.unwrap_or_default();
-                let near = did_you_mean(&self.installation.config.lease.name, &listed);
+                let names: Vec<_> = listed.iter().map(|entry| entry.name.as_str()).collect();
+                let near = did_you_mean(self.installation.config.lease.name.as_str(), &names);
                 let created = "does not exist yet; the first candidate creates it";
                 Finding::ok(created.to_owned() + &near.unwrap_or_default())
             }

@@ -7,7 +7,7 @@ use super::arguments::ConnectionArgs;
 use leasehold_cli::keys::Selection;
 use leasehold_config::{Key, near};
 use leasehold_core::election::ResourceName;
-use leasehold_mongodb::store::mongo::operators::{CollectionEntry, MongoCollection, Scope};
+use leasehold_mongodb::store::mongo::operators::{MongoCollection, Scope};
 
 /// Maximum number of suggested names.
 const NEAR_MAX: usize = 3;
@@ -42,7 +42,8 @@ pub(crate) async fn missing(
         _ => Scope::All,
     };
     let listed = collection.list(&scope).await.unwrap_or_default();
-    let near = did_you_mean(name, &listed);
+    let names: Vec<_> = listed.iter().map(|entry| entry.name.as_str()).collect();
+    let near = did_you_mean(name.as_str(), &names);
     let near = near.map_or_else(|| "; to".to_owned(), |near| format!("{near} To"));
     let (names, list) = match scope {
         Scope::Leases => ("leases", hinted("leases")),
@@ -58,11 +59,11 @@ pub(crate) async fn missing(
 }
 
 /// Returns "; did you mean A or B?" for the names that resemble `name`, or begin with `name`.
-pub(crate) fn did_you_mean(name: &ResourceName, listed: &[CollectionEntry]) -> Option<String> {
-    let names = || listed.iter().map(|entry| entry.name.as_str());
-    let mut similar = near(name.as_str(), names());
+pub(crate) fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {
+    let names = || known.iter().copied();
+    let mut similar = near(name, names());
     if similar.is_empty() {
-        let longer = names().filter(|longer| longer.starts_with(name.as_str()));
+        let longer = names().filter(|longer| longer.starts_with(name));
         // A common prefix of many names suggests none of them.
         let longer: Vec<_> = longer.take(NEAR_MAX + 1).collect();
         similar.extend(longer.iter().filter(|_| longer.len() <= NEAR_MAX));

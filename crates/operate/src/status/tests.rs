@@ -213,6 +213,25 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
 }
 
 #[test]
+fn an_unknown_lease_is_reported_with_similar_names() {
+    let place = tempfile::tempdir().expect("a directory");
+    for lease in ["alpha-1", "alpha-2", "stopped"] {
+        fs::create_dir(place.path().join(lease)).expect("created");
+    }
+    for lease in ["alpha-1", "alpha-2"] {
+        fs::write(place.path().join(lease).join(JSON_FILE), "").expect("written");
+    }
+    let near = "its --directory differs; did you mean alpha-1 or alpha-2?";
+    let (by_name, by_parent) = (place.path().join("alhpa-1"), place.path());
+    for directory in [&by_name, by_parent] {
+        let text = missing(directory, Some("alhpa-1"));
+        assert!(text.ends_with(near), "{text}");
+    }
+    let text = missing(&place.path().join("stoped"), Some("stoped"));
+    assert!(text.ends_with("differs"), "{text}");
+}
+
+#[test]
 fn stopped_daemons_do_not_count() {
     let place = tempfile::tempdir().unwrap();
     let roots = [place.path().to_owned()];
