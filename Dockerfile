@@ -4,7 +4,7 @@
 # The defaults are tags, which can move. Releases use digests, NAME@sha256:…,
 # and `make image` refuses a tag.
 ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
-ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
+ARG BASE_IMAGE=gcr.io/distroless/static-debian13:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
 ARG LEASEHOLD_REVISION=unknown
 # Cargo features for cloud logins (docs/mongodb.md), such as aws-auth; none by default.

@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -48,6 +48,14 @@ deny: ## licences, bans and sources of the shipped crates (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
 	  echo "make deny needs cargo-deny: $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked" >&2; exit 1; }
 	$(CARGO) deny check licenses bans sources
+
+advisories: ## known vulnerabilities in the shipped crates (needs cargo-deny and the advisory database)
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+	  echo "make advisories needs cargo-deny: $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked" >&2; exit 1; }
+	$(CARGO) deny check advisories
+
+workflows: ## check the workflows with actionlint and zizmor
+	@tools=$$($(TESTBED)/fetch-workflow-tools) && eval "$$tools" && "$$actionlint" .github/workflows/*.yml && "$$zizmor" --offline --quiet .github
 
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -103,7 +111,9 @@ proofs: ## prove the arithmetic of the timing rules with z3 (a second; the first
 BUILDER ?= docker
 .PHONY: image test-image
 
-image: ## build the image on bases given by digest: RUST_IMAGE=NAME@sha256:… BASE_IMAGE=NAME@sha256:…
+include packaging/bases.env
+
+image: ## build the image on the bases of packaging/bases.env (other bases: RUST_IMAGE=NAME@sha256:… BASE_IMAGE=NAME@sha256:…)
 	@for base in "$(RUST_IMAGE)" "$(BASE_IMAGE)"; do case "$$base" in *@sha256:*) ;; *) \
 	  echo "make image needs RUST_IMAGE=NAME@sha256:DIGEST and BASE_IMAGE=NAME@sha256:DIGEST (docs/image.md), not \"$$base\"" >&2; exit 1;; \
 	esac; done

@@ -8,6 +8,7 @@ use std::path::Path;
 
 const DOCKERFILE: &str = include_str!("../Dockerfile");
 const DOCKERIGNORE: &str = include_str!("../.dockerignore");
+const BASES: &str = include_str!("../packaging/bases.env");
 const MAKEFILE: &str = include_str!("../Makefile");
 const RELEASE: &str = include_str!("../.github/workflows/release.yml");
 const MANIFEST: &str = include_str!("../Cargo.toml");
@@ -19,6 +20,15 @@ fn default_of(argument: &str) -> &'static str {
         .lines()
         .find_map(|line| line.strip_prefix(start.as_str()))
         .expect("an argument with a default")
+}
+
+/// Returns the base image of releases.
+fn base(argument: &str) -> &'static str {
+    let start = format!("{argument}=");
+    BASES
+        .lines()
+        .find_map(|line| line.strip_prefix(start.as_str()))
+        .expect("a base image")
 }
 
 fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
@@ -48,8 +58,24 @@ fn the_image_builds_with_the_compiler_of_the_toolchain_file() {
     let channel = quoted(TOOLCHAIN, "channel = ")[0];
     let image = format!("docker.io/library/rust:{channel}-slim-bookworm");
     assert_eq!(default_of("RUST_IMAGE"), image);
-    let container = format!("image: rust:{channel}-slim-bookworm");
+    let container = format!(
+        "image: {}",
+        base("RUST_IMAGE").replace("docker.io/library/", "")
+    );
     assert!(RELEASE.contains(&container), "{container} in release.yml");
+}
+
+#[test]
+fn releases_use_the_default_base_images_by_digest() {
+    for argument in ["RUST_IMAGE", "BASE_IMAGE"] {
+        let (image, digest) = base(argument).split_once("@sha256:").expect("a digest");
+        assert_eq!(image, default_of(argument));
+        let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+        assert!(
+            digest.len() == 64 && digest.bytes().all(is_digit),
+            "{digest}"
+        );
+    }
 }
 
 #[test]
