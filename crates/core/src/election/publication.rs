@@ -122,26 +122,29 @@ impl Publication {
         transition
     }
 
-    /// Returns the reason for `role`, without a reason that explains only an earlier role. The outage
-    /// that caused a loss by the deadline keeps this reason.
+    /// Returns the reason for `role`, without a reason that explains only an earlier role.
     fn shown_reason(&self, role: Role, contender: &Contender) -> Option<Reason> {
-        let found = self
-            .reason
-            .filter(|it| matches!(it, Reason::StoreRolledBack | Reason::Duplicate));
+        // The content of the store still explains a follower after an outage.
+        let in_store = |it: &Reason| matches!(it, Reason::StoreRolledBack | Reason::Duplicate);
+        let in_store = self.reason.filter(in_store);
         match (self.status.role, role) {
             (Role::Follower, Role::Unknown) => {
-                let lease_duration = contender.me().timings().lease_duration();
-                let answers_until = contender.reads().answers_until;
-                let answered =
-                    answers_until.is_some_and(|until| until > self.status.since + lease_duration);
-                self.reason
-                    .filter(|it| *it == Reason::Deadline && !answered)
+                let by_deadline = self.reason.filter(|it| *it == Reason::Deadline);
+                by_deadline.filter(|_| !self.answered_since_change(contender))
             }
             (Role::Unknown, Role::Unknown) => self.status.reason,
-            (Role::Unknown, Role::Follower) => found,
-            (Role::Follower, Role::Follower) => found.or(self.status.reason),
+            (Role::Unknown, Role::Follower) => in_store,
+            (Role::Follower, Role::Follower) => in_store.or(self.status.reason),
             _ => self.reason,
         }
+    }
+
+    /// Returns true if the store has answered since the last change of role. Otherwise, the outage
+    /// that ended the leadership still lasts. Answers count for one lease duration.
+    fn answered_since_change(&self, contender: &Contender) -> bool {
+        let lease_duration = contender.me().timings().lease_duration();
+        let answers_until = contender.reads().answers_until;
+        answers_until.is_some_and(|until| until > self.status.since + lease_duration)
     }
 
     fn role(&self, contender: &Contender, state: &CandidateState, now: BootTime) -> Role {
