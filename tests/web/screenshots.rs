@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::page::{open_details, shows};
+use crate::page::{cell, open_details, shows};
 use crate::production::{Production, SILENT};
 use crate::server::{Server, shared_stage};
 
@@ -71,6 +71,11 @@ async fn of_the_page() {
     browser
         .until("document.querySelector('[data-only=unclaimed] b').textContent === '2'")
         .await;
+    for name in ["mail-outbox", SILENT] {
+        let notes = cell(name, "notes");
+        let answered = format!("{notes}?.endsWith('; no candidate answers')");
+        browser.until(&answered).await;
+    }
     save(&mut browser, "web-light.webp").await;
     appearance(&mut browser, "light", 390, 844).await;
     browser
