@@ -22,6 +22,7 @@ mod metadata;
 mod mistakes;
 mod names;
 mod nulls;
+mod platform;
 mod pods;
 mod policy;
 mod published;

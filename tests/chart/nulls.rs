@@ -16,7 +16,9 @@ use crate::release::Place;
 
 /// Maps that the chart copies into fields of Kubernetes objects. In these maps, null removes a
 /// default.
-const OF_KUBERNETES: [&str; 10] = [
+const OF_KUBERNETES: [&str; 12] = [
+    "deployment.nodeSelector",
+    "web.nodeSelector",
     "dashboard.labels",
     "deployment.podSecurityContext",
     "deployment.strategy.rollingUpdate",
@@ -31,7 +33,9 @@ const OF_KUBERNETES: [&str; 10] = [
 
 /// Values whose default null removes: the replica count, which an autoscaler may set, and
 /// maps that the chart copies into Kubernetes objects.
-const REPLACED: [&str; 6] = [
+const REPLACED: [&str; 8] = [
+    "deployment.nodeSelector",
+    "web.nodeSelector",
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",
     "deployment.podSecurityContext",
@@ -184,7 +188,9 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
     let defaults = defaults();
     for path in OF_KUBERNETES {
         let fields = defaults[path].as_object().unwrap().keys();
-        let nulls: Vec<_> = fields.map(|field| format!("{path}.{field}")).collect();
+        let nulls: Vec<_> = fields
+            .map(|field| format!("{path}.{}", field.replace('.', "\\.")))
+            .collect();
         let nulls: Vec<_> = nulls.iter().map(String::as_str).collect();
         for installation in ["minimal", "everything", "supervisor", "web"] {
             let rendered = render_nulls_in(installation, &nulls);

@@ -106,7 +106,7 @@ fn the_schema_refuses_mistakes_and_names_their_keys() {
         minimal: deployment.replicas=-1
             /deployment/replicas
 
-        minimal: service.targetPort="http"
+        minimal: service.targetPort="Http"
             /service/targetPort
 
         minimal: mode="daemon"

@@ -253,7 +253,10 @@ fn the_workload_follows_the_values() {
     assert_eq!(annotations["example.com/owner"], "orders");
     let pod = objects.pod();
     assert_eq!(pod["terminationGracePeriodSeconds"], 60);
-    assert_eq!(pod["nodeSelector"]["kubernetes.io/os"], "linux");
+    assert_eq!(
+        pod["nodeSelector"],
+        json!({"disk": "ssd", "kubernetes.io/os": "linux"})
+    );
     assert_eq!(pod["tolerations"][0]["tolerationSeconds"], 30);
     assert_eq!(pod["priorityClassName"], "system-cluster-critical");
     assert_eq!(pod["imagePullSecrets"][0]["name"], "registry");

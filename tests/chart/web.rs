@@ -79,7 +79,10 @@ fn the_pod_of_the_page_has_its_own_scheduling_fields() {
     ];
     let objects = Objects::of("web", &deployment);
     let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
-    assert_eq!(pod["nodeSelector"], json!({ "pool": "tools" }));
+    assert_eq!(
+        pod["nodeSelector"],
+        json!({ "pool": "tools", "kubernetes.io/os": "linux" })
+    );
     assert_eq!(
         pod["tolerations"],
         json!([{ "key": "tools", "operator": "Exists", "effect": "NoSchedule" }])

@@ -9,9 +9,7 @@ policy therefore reads the namespace from an untyped value, and from the request
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: {{ include "leasehold.clusterName" . }}.events
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (printf "%s.events" (include "leasehold.clusterName" .)) "cluster" true) | nindent 2 }}
 spec:
   failurePolicy: Fail
   matchConstraints:
@@ -55,9 +53,7 @@ spec:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: {{ include "leasehold.clusterName" . }}.events
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (printf "%s.events" (include "leasehold.clusterName" .)) "cluster" true) | nindent 2 }}
 spec:
   policyName: {{ include "leasehold.clusterName" . }}.events
   {{- include "leasehold.deniesHere" . | nindent 2 }}

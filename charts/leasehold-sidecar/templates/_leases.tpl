@@ -15,7 +15,7 @@ Further leases of one pod: each has a separate sidecar, port, status directory a
 {{- $_ := set $values "statusDirectory" ($own.statusDirectory | default (printf "%s-%s" (trimSuffix "/" $given.statusDirectory) .name)) -}}
 {{- $_ := set $values "at" (printf "leasehold.extraLeases.%s" .name) -}}
 {{- $_ := set $values "configAt" (printf "leasehold.extraLeases.%s.config" .name) -}}
-{{- $all := pick .root.Values "nameOverride" "fullnameOverride" "global" "commonLabels" -}}
+{{- $all := pick .root.Values "nameOverride" "fullnameOverride" "global" "commonLabels" "commonAnnotations" -}}
 {{- $_ := set $all "leasehold" $values -}}
 {{- $chart := dict "Name" .root.Chart.Name "IsRoot" .root.Chart.IsRoot "Version" .root.Chart.Version "AppVersion" .root.Chart.AppVersion -}}
 {{- $release := dict "Name" .root.Release.Name "Namespace" .root.Release.Namespace "Service" .root.Release.Service -}}

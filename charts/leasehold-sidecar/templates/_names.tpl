@@ -76,6 +76,31 @@ equal.
 {{- printf "%s/%s" .Release.Namespace (include "leasehold.serviceAccountName" .) -}}
 {{- end -}}
 
+{{/*
+The `metadata` of an object called `name`; `cluster` is true for a cluster-scoped object. `labels`, the value called `key`, override
+`commonLabels`, and `annotations` override `commonAnnotations`. The labels `own` override all others.
+*/}}
+{{- define "leasehold.metadata" -}}
+{{- $common := .root.Values.commonAnnotations -}}
+{{- include "leasehold.checkValue" (dict "value" $common "key" "commonAnnotations" "kind" "map") -}}
+{{- range $key, $value := $common -}}
+{{- include "leasehold.checkValue" (dict "value" $value "key" (printf "commonAnnotations.%s" $key) "kind" "string") -}}
+{{- if hasPrefix "helm.sh/hook" $key -}}
+{{- fail (printf "leasehold: commonAnnotations has %s: leave it out; every object would become a hook, which helm does not update or delete; set job.annotations for a Job" $key) -}}
+{{- end -}}
+{{- end -}}
+name: {{ .name | quote }}
+{{- if not .cluster }}
+namespace: {{ .root.Release.Namespace | quote }}
+{{- end }}
+labels:
+  {{- merge (.own | default dict) (include "leasehold.labelsWith" (dict "root" .root "more" .labels "key" .key) | fromYaml) | toYaml | nindent 2 }}
+{{- with merge (deepCopy (.annotations | default dict)) ($common | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "leasehold.labels" -}}
 {{- include "leasehold.labelsWith" (dict "root" . "more" dict "key" "") -}}
 {{- end -}}

@@ -3,14 +3,7 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "leasehold.serviceAccountName" . | quote }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
-  {{- with .Values.leasehold.serviceAccount.annotations }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.serviceAccountName" .) "annotations" .Values.leasehold.serviceAccount.annotations) | nindent 2 }}
 automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
@@ -21,10 +14,7 @@ automountServiceAccountToken: false
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ include "leasehold.name" . }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.name" .)) | nindent 2 }}
 rules:
   - apiGroups: [""]
     resources: [pods/status]
@@ -43,10 +33,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ include "leasehold.name" . }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.name" .)) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -69,9 +56,7 @@ permits only a change of one label, on the pod that the token is bound to.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: {{ include "leasehold.clusterName" . }}
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.clusterName" .) "cluster" true) | nindent 2 }}
 spec:
   failurePolicy: Fail
   matchConstraints:
@@ -130,9 +115,7 @@ spec:
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: {{ include "leasehold.clusterName" . }}
-  labels:
-    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.clusterName" .) "cluster" true) | nindent 2 }}
 spec:
   policyName: {{ include "leasehold.clusterName" . }}
   {{- include "leasehold.deniesHere" . | nindent 2 }}

@@ -7,10 +7,7 @@
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
-  name: {{ include "leasehold.name" . }}
-  namespace: {{ .Release.Namespace | quote }}
-  labels:
-    {{- include "leasehold.labelsWith" (dict "root" . "more" .Values.leasehold.rules.labels "key" "leasehold.rules.labels") | nindent 4 }}
+  {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.name" .) "labels" .Values.leasehold.rules.labels "key" "leasehold.rules.labels") | nindent 2 }}
 spec:
   groups:
     - name: {{ include "leasehold.clusterName" . }}

@@ -171,6 +171,17 @@
 {{- if and (eq $service.clusterIP "None") (ne $service.type "ClusterIP") -}}
 {{- fail (printf "leasehold: service.clusterIP is None, and service.type is %s, which needs an address: leave service.clusterIP out, or set service.type to ClusterIP" $service.type) -}}
 {{- end -}}
+{{- $names := list -}}
+{{- range concat (list (dict "ports" .Values.workload.ports)) (.Values.deployment.extraContainers | default list) -}}
+{{- range .ports -}}
+{{- $names = append $names (.name | default "") -}}
+{{- end -}}
+{{- end -}}
+{{- range concat (list $service) ($service.extraPorts | default list) -}}
+{{- if and (kindIs "string" .targetPort) (not (has .targetPort $names)) -}}
+{{- fail (printf "leasehold: the targetPort %s of the port %s of the Service is not the name of a port of the pods: add it to workload.ports, or set service.targetPort or service.extraPorts to a number" .targetPort (.portName | default .name)) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := list -}}
 {{- range concat (list (dict "port" $service.port)) ($service.extraPorts | default list) -}}
 {{- $ports = append $ports (dict "port" (printf "%v/%s" .port (.protocol | default "TCP"))) -}}

@@ -16,21 +16,12 @@
 
 {{/* The `metadata` of the object that creates the workload's pods. */}}
 {{- define "app.workloadMetadata" -}}
-name: {{ include "leasehold.fullname" . | quote }}
-namespace: {{ .Release.Namespace | quote }}
-labels:
-  {{- include "leasehold.labels" . | nindent 2 }}
-{{- $annotations := deepCopy (.Values.deployment.annotations | default dict) }}
-{{- if include "app.isJob" . }}
-{{- $annotations = merge (deepCopy (.Values.job.annotations | default dict)) $annotations }}
-{{- end }}
-{{- $annotations = merge (include "app.contendsAnnotations" . | fromYaml) $annotations }}
-{{- with $annotations }}
-annotations:
-  {{- range $key, $value := . }}
-  {{ $key }}: {{ $value | quote }}
-  {{- end }}
-{{- end }}
+{{- $annotations := deepCopy (.Values.deployment.annotations | default dict) -}}
+{{- if include "app.isJob" . -}}
+{{- $annotations = merge (deepCopy (.Values.job.annotations | default dict)) $annotations -}}
+{{- end -}}
+{{- $annotations = merge (include "app.contendsAnnotations" . | fromYaml) $annotations -}}
+{{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.fullname" .) "annotations" $annotations) -}}
 {{- end -}}
 
 {{/* The name of the Service that gives each pod of a StatefulSet a name. */}}

@@ -29,30 +29,28 @@ spec:
   {{- with include "leasehold.imagePullSecrets" . }}
   {{- . | nindent 2 }}
   {{- end }}
-  {{- range $field := list "priorityClassName" "runtimeClassName" "dnsPolicy" }}
+  {{- range $field := list "priorityClassName" "runtimeClassName" "schedulerName" "dnsPolicy" }}
   {{- with get $deployment $field }}
   {{ $field }}: {{ . | quote }}
   {{- end }}
   {{- end }}
-  {{- range $field := list "dnsConfig" "hostAliases" "nodeSelector" "tolerations" "affinity" }}
+  {{- range $field := list "dnsConfig" "hostAliases" "readinessGates" "nodeSelector" "tolerations" "affinity" }}
   {{- with get $deployment $field }}
   {{ $field }}:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- end }}
   {{- /* The pods of a Job are not replicas, so they are not spread. */}}
-  {{- if and .Values.topologySpread.enabled (not $job) }}
+  {{- if and $deployment.topologySpreadConstraints (not $job) }}
+  {{- /* Each revision is spread separately, because old pods disappear during an update. */}}
+  {{- $revision := ternary "controller-revision-hash" "pod-template-hash" (eq .Values.workload.kind "StatefulSet") }}
+  {{- $ours := dict "labelSelector" (dict "matchLabels" (include "leasehold.selector" . | fromYaml)) "matchLabelKeys" (list $revision) }}
+  {{- $constraints := list }}
+  {{- range $deployment.topologySpreadConstraints }}
+  {{- $constraints = append $constraints (merge (deepCopy .) (ternary dict $ours (hasKey . "labelSelector"))) }}
+  {{- end }}
   topologySpreadConstraints:
-    {{- range .Values.topologySpread.topologyKeys }}
-    - maxSkew: 1
-      topologyKey: {{ . | quote }}
-      whenUnsatisfiable: {{ $.Values.topologySpread.whenUnsatisfiable }}
-      labelSelector:
-        matchLabels:
-          {{- include "leasehold.selector" $ | nindent 10 }}
-      {{- /* Each revision is spread separately, because old pods disappear during an update. */}}
-      matchLabelKeys: [{{ ternary "controller-revision-hash" "pod-template-hash" (eq $.Values.workload.kind "StatefulSet") }}]
-    {{- end }}
+    {{- toYaml $constraints | nindent 4 }}
   {{- end }}
   initContainers:
     {{- /* These containers run before leasehold, so that a replica does not lead while they still run. */}}

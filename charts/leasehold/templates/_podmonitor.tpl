@@ -1,11 +1,7 @@
-{{/* Labels and annotations of a PodMonitor. */}}
-{{- define "app.podMonitorMetadata" -}}
-labels:
-  {{- include "leasehold.labelsWith" (dict "root" . "more" .Values.podMonitor.labels "key" "podMonitor.labels") | nindent 2 }}
-{{- with .Values.podMonitor.annotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{/* The `metadata` of a monitor called `name`. */}}
+{{- define "app.monitorMetadata" -}}
+{{- $monitor := .root.Values.podMonitor -}}
+{{- include "leasehold.metadata" (dict "root" .root "name" .name "labels" $monitor.labels "key" "podMonitor.labels" "annotations" $monitor.annotations) -}}
 {{- end -}}
 
 {{/* The fields of an endpoint after its port; the chart's own `relabelings` precede the user's relabelings. */}}

@@ -14,8 +14,10 @@ app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-test
 app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
 
-{{- define "app.testLabels" -}}
-{{- merge (include "app.testSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
+{{/* The `metadata` of the objects that exist during the test only. They have different hooks. */}}
+{{- define "app.testMetadata" -}}
+{{- $hook := merge .hook (dict "helm.sh/hook" "test" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded") -}}
+{{- include "leasehold.metadata" (dict "root" .root "name" (include "app.testName" .root) "own" (include "app.testSelector" .root | fromYaml) "annotations" $hook) -}}
 {{- end -}}
 
 {{/* A container that asks every replica of one lease. The image has no shell, so it runs `leasehold replicas`. */}}

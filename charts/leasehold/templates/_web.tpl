@@ -3,7 +3,3 @@
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-web
 app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
 {{- end -}}
-
-{{- define "app.webLabels" -}}
-{{- merge (include "app.webSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
-{{- end -}}
