@@ -12,7 +12,7 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// Values files in tests/chart/values, one for each kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 11] = [
+pub(crate) const INSTALLATIONS: [&str; 12] = [
     "minimal",
     "everything",
     "unlabelled",
@@ -24,6 +24,7 @@ pub(crate) const INSTALLATIONS: [&str; 11] = [
     "cron-job",
     "leases",
     "platform",
+    "routes",
 ];
 
 const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "Job", "CronJob"];

@@ -29,6 +29,7 @@ mod published;
 mod release;
 mod renders;
 mod rollback;
+mod routes;
 mod supervisor;
 mod templates;
 mod values_documented;

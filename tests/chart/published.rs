@@ -1,6 +1,6 @@
 //! Goal: the chart never renders an object or a field that Kubernetes refuses. Method: runs
 //! kubeconform in strict mode with the real API server's schemas (including the Prometheus
-//! operator's definitions), and a dry run of a server-side apply, because a server-side apply
+//! operator's and the Gateway API's definitions), and a dry run of a server-side apply, because a server-side apply
 //! refuses unknown fields.
 
 use std::collections::BTreeSet;
@@ -75,17 +75,35 @@ fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize
     written
 }
 
-/// Installs the Prometheus operator's CRDs, and waits until the API server serves them.
+/// Installs the CRDs of the Prometheus operator and of the Gateway API, and waits until the API server serves them.
 async fn define(kubernetes: &Kubernetes) {
-    for file in ["podmonitors", "prometheusrules"] {
+    for file in [
+        "podmonitors",
+        "servicemonitors",
+        "prometheusrules",
+        "httproutes",
+    ] {
         let path = root().join(format!("tests/chart/crds/{file}.yaml"));
         let definition = fs::read_to_string(path).unwrap();
         kubernetes.apply("default", &definition).await;
     }
-    found("the operator's kinds are served", async || {
-        let document = openapi(kubernetes, "monitoring.coreos.com/v1").await?;
-        let served = document.to_string();
-        (served.contains("\"PodMonitor\"") && served.contains("\"PrometheusRule\"")).then_some(())
+    found("the kinds are served", async || {
+        for (version, kinds) in [
+            (
+                "monitoring.coreos.com/v1",
+                &["PodMonitor", "ServiceMonitor", "PrometheusRule"][..],
+            ),
+            ("gateway.networking.k8s.io/v1", &["HTTPRoute"]),
+        ] {
+            let served = openapi(kubernetes, version).await?.to_string();
+            if !kinds
+                .iter()
+                .all(|kind| served.contains(&format!("{kind:?}")))
+            {
+                return None;
+            }
+        }
+        Some(())
     })
     .await;
 }

@@ -25,7 +25,10 @@
 {{- fail (printf "leasehold: podMonitor.scrapeTimeout is %s, longer than podMonitor.interval (%s), which Prometheus refuses: lower it or raise the interval" . $.Values.podMonitor.interval) -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.podMonitor.enabled .Values.prometheusRule.enabled -}}
+{{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
+{{- fail "leasehold: podMonitor.enabled and serviceMonitor.enabled: Prometheus would scrape each replica twice: leave one of them out" -}}
+{{- end -}}
+{{- if and (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) .Values.prometheusRule.enabled -}}
 {{- $interval := include "leasehold.milliseconds" .Values.podMonitor.interval | float64 -}}
 {{- $left := include "leasehold.authorityLeft" . | float64 -}}
 {{- if gt $interval (mulf 1000 $left) -}}
@@ -149,23 +152,32 @@
 {{- if .Values.deployment.minReadySeconds -}}
 {{- fail (printf "leasehold: leave out deployment.minReadySeconds: a %s does not wait for pods to be ready" $kind) -}}
 {{- end -}}
-{{- if .Values.service.enabled -}}
-{{- fail (printf "leasehold: service.enabled routes to a leader that stays, and the pods of a %s end: leave it out, or set workload.kind to Deployment or StatefulSet" $kind) -}}
+{{- range $value, $service := dict "service.enabled" .Values.service "service.followers.enabled" .Values.service.followers -}}
+{{- if $service.enabled -}}
+{{- fail (printf "leasehold: %s routes to replicas that stay, and the pods of a %s end: leave it out, or set workload.kind to Deployment or StatefulSet" $value $kind) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.prometheusRule.enabled -}}
 {{- fail (printf "leasehold: prometheusRule.enabled would alert between the runs of a %s, when no pod leads: leave it out, and alert on the failure of the Job (kube_job_status_failed)" $kind) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $locks .Values.podMonitor.enabled -}}
-{{- fail (printf "leasehold: podMonitor.enabled: a %s in mode supervisor runs under a lock, which serves no metrics: leave it out, or set mode to sidecar" $kind) -}}
+{{- range $value, $monitor := pick .Values "podMonitor" "serviceMonitor" -}}
+{{- if and $locks $monitor.enabled -}}
+{{- fail (printf "leasehold: %s.enabled: a %s in mode supervisor runs under a lock, which serves no metrics: leave it out, or set mode to sidecar" $value $kind) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* Refuses a Service that cannot find the leader, or that the API server would refuse. */}}
 {{- define "app.checkService" -}}
+{{- $value := .value -}}
+{{- with .root -}}
 {{- $service := .Values.service -}}
 {{- if not (include "leasehold.labelled" .) -}}
-{{- fail "leasehold: service.enabled needs labels: leasehold.kubernetes.enabled, and the policy or leasehold.kubernetes.allowUnrestrictedStatusPatch" -}}
+{{- fail (printf "leasehold: %s needs labels: leasehold.kubernetes.enabled, and the policy or leasehold.kubernetes.allowUnrestrictedStatusPatch" $value) -}}
+{{- end -}}
+{{- if and (eq $value "service.followers.enabled") (eq .Values.mode "supervisor") -}}
+{{- fail "leasehold: service.followers.enabled: in mode supervisor the workload runs in the leader's pod only, so no follower answers: leave it out, or set mode to sidecar" -}}
 {{- end -}}
 {{- include "app.checkServiceName" . -}}
 {{- if and (eq $service.clusterIP "None") (ne $service.type "ClusterIP") -}}
@@ -201,4 +213,5 @@
 {{- fail "leasehold: service.sessionAffinityTimeoutSeconds needs service.sessionAffinity: ClientIP" -}}
 {{- end -}}
 {{- include "leasehold.checkUnique" (dict "items" (concat (list (dict "name" $service.portName)) ($service.extraPorts | default list)) "field" "name" "keys" "service.extraPorts") -}}
+{{- end -}}
 {{- end -}}

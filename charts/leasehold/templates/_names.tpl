@@ -35,3 +35,20 @@
 {{- fail (printf "leasehold: a Service cannot be called %s: its name must begin with a letter and contain only lower-case letters, digits and -; set fullnameOverride" (include "leasehold.fullname" .)) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The ports of a Service for the workload, from the values of `service` and the port on the nodes. */}}
+{{- define "app.servicePorts" -}}
+- name: {{ .service.portName | quote }}
+  port: {{ .service.port }}
+  targetPort: {{ .service.targetPort }}
+  protocol: TCP
+  {{- with .service.appProtocol }}
+  appProtocol: {{ . | quote }}
+  {{- end }}
+  {{- with .nodePort }}
+  nodePort: {{ . }}
+  {{- end }}
+{{- range .service.extraPorts }}
+- {{- ternary . (omit . "nodePort") (hasKey $ "nodePort") | toYaml | nindent 2 }}
+{{- end }}
+{{- end -}}

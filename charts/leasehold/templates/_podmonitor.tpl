@@ -21,3 +21,20 @@ metricRelabelings:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* The endpoints of all leases. */}}
+{{- define "app.leaseEndpoints" -}}
+{{- range $port, $_ := include "leasehold.allPorts" . | fromJson }}
+- port: {{ $port }}
+  {{- include "app.scrape" (dict "root" $ "relabelings" list) | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The ports of a headless Service for all leases. */}}
+{{- define "app.leasePorts" -}}
+{{- range $name, $port := include "leasehold.allPorts" . | fromJson }}
+- name: {{ $name }}
+  port: {{ $port }}
+  protocol: TCP
+{{- end }}
+{{- end -}}
