@@ -4,12 +4,12 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use leasehold_testbed::wait::found;
 use leasehold_testbed::{Mutator, Scratch, corpus, run};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -249,15 +249,15 @@ fn the_page_of_a_collection_survives_any_bytes() {
         let log = scratch.path().join("log");
         let arguments = ["web", "--listen", "127.0.0.1:0", "--allow-actions"];
         let mut command = stage.command(&stage.set().uri(), &arguments);
-        command
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).unwrap());
+        command.stderr(File::create(&log).unwrap());
         let mut page = command.spawn().unwrap();
-        let mut line = String::new();
-        let mut lines = BufReader::new(page.stdout.take().unwrap());
-        lines.read_line(&mut line).await.unwrap();
-        let (_, rest) = line.split_once("http://127.0.0.1:").unwrap();
-        let port = rest.split('/').next().unwrap().parse().unwrap();
+        let port = found("the page listens", async || {
+            let logs = std::fs::read_to_string(&log).unwrap();
+            let (_, rest) = logs.split_once("listening on http://127.0.0.1:")?;
+            let (port, _) = rest.split_once('/')?;
+            Some(port.parse().unwrap())
+        })
+        .await;
         any_bytes(loopback(port), page.id().unwrap()).await;
         let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         assert_eq!(codes_of(loopback(port), request).await, [200]);
