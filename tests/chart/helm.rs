@@ -12,7 +12,7 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// Values files in tests/chart/values, one for each kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 12] = [
+pub(crate) const INSTALLATIONS: [&str; 13] = [
     "minimal",
     "everything",
     "unlabelled",
@@ -20,6 +20,7 @@ pub(crate) const INSTALLATIONS: [&str; 12] = [
     "injector",
     "web",
     "stateful-set",
+    "daemon-set",
     "job",
     "cron-job",
     "leases",
@@ -27,7 +28,7 @@ pub(crate) const INSTALLATIONS: [&str; 12] = [
     "routes",
 ];
 
-const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "Job", "CronJob"];
+const WORKLOADS: [&str; 5] = ["Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"];
 
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -7,6 +7,7 @@ mod cluster;
 mod collection;
 mod configuration;
 mod connection;
+mod daemon_set;
 mod dashboard;
 mod documented;
 mod end_to_end;

@@ -18,7 +18,7 @@
 {{- end -}}
 
 {{/*
-The pod labels for the selector of a Deployment or StatefulSet. Kubernetes refuses any change to a selector. It therefore refuses an update to
+The pod labels for the selector of a Deployment, StatefulSet or DaemonSet. Kubernetes refuses any change to a selector. It therefore refuses an update to
 another lease or collection, during which replicas with the old and the new values would both lead.
 */}}
 {{- define "leasehold.contends" -}}

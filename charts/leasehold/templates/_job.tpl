@@ -5,6 +5,13 @@ true
 {{- end -}}
 {{- end -}}
 
+{{/* "true" if the workload has replicas that are counted and spread, otherwise empty. A DaemonSet has one pod on each node. */}}
+{{- define "app.isReplicated" -}}
+{{- if has .Values.workload.kind (list "Deployment" "StatefulSet") -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/*
 "true" if leasehold runs the workload under a lock, otherwise empty. A job uses a lock, because a job ends and a candidate never stops
 contending. The lock is acquired, held while the job runs, and released.

@@ -123,7 +123,10 @@
 {{- fail (printf "leasehold: the name %s is longer than 52 characters, and Kubernetes appends to it in the names of the pods or Jobs of a %s: set fullnameOverride" $name $kind) -}}
 {{- end -}}
 {{- if and (ne $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate") -}}
-{{- fail (printf "leasehold: deployment.strategy is for a Deployment, and workload.kind is %s: leave it out%s" $kind (ternary "; set statefulSet.updateStrategy" "" (eq $kind "StatefulSet"))) -}}
+{{- fail (printf "leasehold: deployment.strategy is for a Deployment, and workload.kind is %s: leave it out%s" $kind (get (dict "StatefulSet" "; set statefulSet.updateStrategy" "DaemonSet" "; set daemonSet.updateStrategy") $kind)) -}}
+{{- end -}}
+{{- if and (eq $kind "DaemonSet") (eq (toString .Values.deployment.replicas) "0") -}}
+{{- fail "leasehold: deployment.replicas is 0, and workload.kind is DaemonSet, which has one pod on each node: leave it out, and set deployment.nodeSelector to a label of no node" -}}
 {{- end -}}
 {{- range list "volumeClaimTemplates" "persistentVolumeClaimRetentionPolicy" "serviceName" -}}
 {{- if and (ne $kind "StatefulSet") (get $.Values.statefulSet .) -}}

@@ -52,3 +52,12 @@
 - {{- ternary . (omit . "nodePort") (hasKey $ "nodePort") | toYaml | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* The strategy of updates. Values are merged, so another type than RollingUpdate may still have the default limits of a rolling update. */}}
+{{- define "app.updateStrategy" -}}
+type: {{ .type }}
+{{- if and (eq .type "RollingUpdate") .rollingUpdate }}
+rollingUpdate:
+  {{- toYaml .rollingUpdate | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -40,8 +40,8 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- end }}
-  {{- /* The pods of a Job are not replicas, so they are not spread. */}}
-  {{- if and $deployment.topologySpreadConstraints (not $job) }}
+  {{- /* The pods of a Job are not replicas, and the pods of a DaemonSet are on different nodes, so they are not spread. */}}
+  {{- if and $deployment.topologySpreadConstraints (include "app.isReplicated" .) }}
   {{- /* Each revision is spread separately, because old pods disappear during an update. */}}
   {{- $revision := ternary "controller-revision-hash" "pod-template-hash" (eq .Values.workload.kind "StatefulSet") }}
   {{- $ours := dict "labelSelector" (dict "matchLabels" (include "leasehold.selector" . | fromYaml)) "matchLabelKeys" (list $revision) }}

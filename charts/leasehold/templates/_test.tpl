@@ -29,9 +29,9 @@ app.kubernetes.io/instance: {{ include "leasehold.fullname" . | quote }}
     - replicas
     - {{ include "app.testName" .root }}:{{ .port }}
     - --lease={{ .lease }}
-    {{- /* If the number of replicas is null or empty, an autoscaler sets it. */}}
-    {{- with .root.Values.deployment.replicas }}
-    - --expect={{ . }}
+    {{- /* If the number of replicas is null or empty, an autoscaler sets it. The number of nodes sets the number of pods of a DaemonSet. */}}
+    {{- if and .root.Values.deployment.replicas (include "app.isReplicated" .root) }}
+    - --expect={{ .root.Values.deployment.replicas }}
     {{- end }}
     - --wait={{ .root.Values.test.wait }}
   resources:

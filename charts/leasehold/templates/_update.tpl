@@ -101,6 +101,9 @@ leasehold.dev/label: {{ include "leasehold.label" . | quote }}
 {{- ternary "true" "" (not (empty $status.active)) -}}
 {{- else if eq .kind "Job" -}}
 {{- ternary "" "true" (or (not (empty $status.completionTime)) (include "app.hasFailed" $status | eq "true")) -}}
+{{- else if eq .kind "DaemonSet" -}}
+{{- /* Before the controller has seen a new DaemonSet, the status is empty. */}}
+{{- ternary "true" "" (or (empty $status.observedGeneration) (gt (int $status.desiredNumberScheduled) 0) (gt (int $status.currentNumberScheduled) 0)) -}}
 {{- else -}}
 {{- ternary "true" "" (or (gt (int .spec.replicas) 0) (gt (int $status.replicas) 0)) -}}
 {{- end -}}
@@ -120,6 +123,8 @@ true
 {{- $delete := printf "kubectl --namespace %s delete %s %s" .object.metadata.namespace (lower $kind) .object.metadata.name -}}
 {{- if has $kind (list "Job" "CronJob") -}}
 {{- printf "wait until the %s %s has no run, or delete it" $kind .object.metadata.name -}}
+{{- else if eq $kind "DaemonSet" -}}
+{{- printf "delete the DaemonSet and wait for the end of its pods (%s --cascade=foreground), and repeat this command" $delete -}}
 {{- else if not .same -}}
 {{- printf "set deployment.replicas to 0 in an update of the %s %s before this one, and wait until its pods are gone" $kind .object.metadata.name -}}
 {{- else if eq $kind "Deployment" -}}
@@ -146,7 +151,7 @@ true
 {{- $kind := .Values.workload.kind -}}
 {{- $same := and (eq $record.kind $kind) (eq $record.name (include "leasehold.fullname" .)) -}}
 {{- $runs := include "app.mayRun" $object | eq "true" -}}
-{{- $fixed := and $same (has $kind (list "Deployment" "StatefulSet")) -}}
+{{- $fixed := and $same (not (include "app.isJob" .)) -}}
 {{- $before := $object.metadata.annotations | default dict -}}
 {{- $now := include "app.contendsAnnotations" . | fromYaml -}}
 {{- $key := "leasehold.dev/contends-for" -}}
@@ -158,14 +163,16 @@ true
 {{- $was = get $before $key -}}
 {{- $ends := or (and (eq $kind "Deployment") (eq .Values.deployment.strategy.type "Recreate")) (eq (toString .Values.deployment.replicas) "0") -}}
 {{- if and $fixed $runs $was (ne $was (get $now $key)) (not $ends) -}}
-{{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; set %s for this update, or undo the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) (ternary "deployment.strategy.type to Recreate" "deployment.replicas to 0" (eq $kind "Deployment"))) -}}
+{{- $remedies := dict "Deployment" "set deployment.strategy.type to Recreate for this update" "StatefulSet" "set deployment.replicas to 0 for this update" -}}
+{{- $remedy := get $remedies $kind | default (include "app.updateRemedy" (dict "object" $object "same" $same)) -}}
+{{- fail (printf "leasehold: the label of the pods is %s, and with these values it would be %s: during the update a Service would find no leader; %s, or undo the change of leasehold.kubernetes.labelPrefix" $was (get $now $key) $remedy) -}}
 {{- end -}}
 {{- $also := include "app.contendsAlsoFor" . | fromJson -}}
 {{- $ever := $record.extraLeases | default "{}" | fromJson -}}
 {{- range $name, $was := mergeOverwrite $ever (get $before "leasehold.dev/contends-also-for" | default "{}" | fromJson) -}}
 {{- $is := get $also $name -}}
 {{- if and $runs $is (ne $was $is) -}}
-{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, or did before, and with these values they would contend for %s: during the update or a rollback two would lead; use another key for another lease, set deployment.replicas to 0 in an update before this one, or undo the change" $name $was $is) -}}
+{{- fail (printf "leasehold: leasehold.extraLeases.%s: the replicas contend for %s, or did before, and with these values they would contend for %s: during the update or a rollback two would lead; use another key for another lease, %s, or undo the change" $name $was $is (ternary (include "app.updateRemedy" (dict "object" $object "same" $same)) "set deployment.replicas to 0 in an update before this one" (eq $record.kind "DaemonSet"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
