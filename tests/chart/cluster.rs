@@ -1,5 +1,6 @@
 //! Installs the chart in a namespace of a real API server and creates pods from its workload.
 
+use std::fs;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -8,6 +9,7 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use leasehold_testbed::Kubernetes;
 use serde_json::{Value, json};
 
+use crate::documented::block;
 use crate::helm::{self, Objects, RELEASE};
 
 /// Timeout for a stored object, such as a policy, to take effect. A busy machine needs seconds.
@@ -38,6 +40,36 @@ impl Installed {
             kubernetes,
             namespace,
             objects: Objects::parse(&rendered),
+        }
+    }
+
+    /// Like [`new`](Self::new), but with the values of a block of a page on top of `installation`.
+    pub(crate) async fn documented(page: &str, file: &str, installation: &str) -> Self {
+        Self::documented_with(page, file, installation, "test.enabled=true").await
+    }
+
+    pub(crate) async fn documented_with(
+        page: &str,
+        file: &str,
+        installation: &str,
+        set: &str,
+    ) -> Self {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        restrict(&kubernetes.client(), &namespace).await;
+        let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+        fs::write(values.path(), block(page, file)).unwrap();
+        let base = helm::values(installation);
+        let files = [base.as_path(), values.path()].map(|file| file.to_str().unwrap());
+        let arguments = ["--values", files[0], "--values", files[1], "--set", set];
+        let place = ["--namespace", &namespace, "--skip-tests"];
+        let arguments = [&arguments[..], &place].concat();
+        let rendered = helm::render_chart(&helm::chart(), &arguments).unwrap();
+        kubernetes.apply(&namespace, &rendered).await;
+        Self {
+            objects: Objects::parse(&rendered),
+            kubernetes,
+            namespace,
         }
     }
 

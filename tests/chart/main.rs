@@ -23,6 +23,8 @@ mod metadata;
 mod mistakes;
 mod names;
 mod nulls;
+mod openshift;
+mod operators;
 mod platform;
 mod pods;
 mod policy;

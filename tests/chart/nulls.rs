@@ -33,9 +33,10 @@ const OF_KUBERNETES: [&str; 12] = [
 
 /// Values whose default null removes: the replica count, which an autoscaler may set, and
 /// maps that the chart copies into Kubernetes objects.
-const REPLACED: [&str; 8] = [
+const REPLACED: [&str; 9] = [
     "deployment.nodeSelector",
     "web.nodeSelector",
+    "web.fsGroup",
     "dashboard.labels.grafana_dashboard",
     "deployment.replicas",
     "deployment.podSecurityContext",

@@ -4,6 +4,7 @@
 //! cargo test --test chart golden` writes.
 
 use std::fs;
+use std::process::Command;
 
 use crate::helm::{self, INSTALLATIONS, Objects, refused, render, root, text, tool};
 
@@ -256,6 +257,36 @@ fn a_packaged_chart_contains_the_library() {
     let file = helm::values("minimal");
     let rendered = helm::render_chart(&package, &["--values", file.to_str().unwrap()]);
     assert_eq!(rendered, render("minimal", &[]));
+}
+
+#[test]
+fn a_package_leaves_out_files_of_editors_and_of_git() {
+    let directory = tempfile::tempdir().unwrap();
+    for chart in ["leasehold", "leasehold-sidecar"] {
+        let (from, copy) = (
+            root().join("charts").join(chart),
+            directory.path().join(chart),
+        );
+        helm::succeed(Command::new("cp").arg("-rL").args([&from, &copy]));
+        fs::create_dir(copy.join(".git")).unwrap();
+        for junk in [
+            ".git/config",
+            ".DS_Store",
+            "values.yaml.swp",
+            "templates/a.yaml~",
+        ] {
+            fs::write(copy.join(junk), "a: b").unwrap();
+        }
+        let places = [directory.path(), &copy];
+        helm::succeed(tool("helm").args(["package", "--destination"]).args(places));
+        let package = format!("{chart}-{}.tgz", env!("CARGO_PKG_VERSION"));
+        let package = directory.path().join(package);
+        let files = helm::succeed(Command::new("tar").arg("-tzf").arg(package));
+        assert!(files.contains(&format!("{chart}/README.md")), "{files}");
+        for junk in [".git", ".DS_Store", ".swp", "~"] {
+            assert!(!files.contains(junk), "{junk}: {files}");
+        }
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ fn of_two_concurrent_runs_one_is_skipped_and_both_succeed() {
 fn values_without_an_effect_on_the_kind_are_refused_with_the_remedy() {
     refused(
         r#"
-        minimal: workload.kind="DaemonSet"
+        minimal: workload.kind="ReplicaSet"
             /workload/kind
 
         minimal: workload.kind="CronJob"

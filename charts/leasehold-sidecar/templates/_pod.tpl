@@ -1,7 +1,10 @@
-{{/* Fields of the pod's spec. The automatic token is off, because it would also be mounted into the workload. Service links are not needed. */}}
+{{/*
+Fields of the pod's spec. By default, the automatic token is off, because it would also be mounted into the workload. Service links are not
+needed.
+*/}}
 {{- define "leasehold.pod" -}}
 serviceAccountName: {{ include "leasehold.serviceAccountName" . | quote }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ .Values.leasehold.serviceAccount.automountServiceAccountToken | default false }}
 enableServiceLinks: false
 {{- end -}}
 

@@ -8,14 +8,25 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
-{{/* The Role, with exactly the verbs that the daemon uses, and its binding. */}}
+{{/* The Role, with exactly the verbs that the daemon uses and the user's additional rules, and its binding. */}}
 {{- define "leasehold.rbac" -}}
-{{- if and .Values.leasehold.rbac.create (include "leasehold.labelled" .) -}}
+{{- include "leasehold.rbacOf" (dict "root" . "labelled" (include "leasehold.labelled" .)) -}}
+{{- end -}}
+
+{{- define "leasehold.rbacOf" -}}
+{{- $labelled := .labelled -}}
+{{- with .root -}}
+{{- $extra := .Values.leasehold.rbac.extraRules -}}
+{{- if and $extra (not .Values.leasehold.rbac.create) -}}
+{{- fail "leasehold: leasehold.rbac.extraRules: leasehold.rbac.create is false, so the chart creates no Role: leave the rules out, and let the administrator put them into the Role" -}}
+{{- end -}}
+{{- if and .Values.leasehold.rbac.create (or $labelled $extra) -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.name" .)) | nindent 2 }}
 rules:
+  {{- if $labelled }}
   - apiGroups: [""]
     resources: [pods/status]
     verbs: [patch]
@@ -28,6 +39,10 @@ rules:
   - apiGroups: [events.k8s.io]
     resources: [events]
     verbs: [create, patch]
+  {{- end }}
+  {{- end }}
+  {{- with $extra }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -42,6 +57,7 @@ subjects:
   - kind: ServiceAccount
     name: {{ include "leasehold.serviceAccountName" . | quote }}
     namespace: {{ .Release.Namespace | quote }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
