@@ -1,4 +1,5 @@
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub(crate) async fn shared_stage() -> Stage {
 }
 
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
-    Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
+    Stage::new(PROGRAM, Arc::new(set)).timings(DaemonTimings::DEMO)
 }
 
 pub(crate) async fn run(mut command: Command) -> (i32, String) {
@@ -33,6 +34,7 @@ pub(crate) async fn run(mut command: Command) -> (i32, String) {
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) port: u16,
+    log: Arc<Mutex<String>>,
 }
 
 impl Server {
@@ -56,8 +58,18 @@ impl Server {
             }
         };
         // The pipe must not fill up.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Self { child, port }
+        let log = Arc::<Mutex<String>>::default();
+        let newest = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                *newest.lock().unwrap() += &line;
+            }
+        });
+        Self { child, port, log }
+    }
+
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.log.lock().unwrap().contains(text)
     }
 
     pub(crate) fn host(&self) -> String {

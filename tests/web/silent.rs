@@ -1,9 +1,12 @@
 //! Goal: for a silent lease, the page shows whether a candidate answers. The server asks once for
 //! each silence, and only if a page can show the answer.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage, pid};
 use mongodb::bson::{Bson, Document, Uuid, doc};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -171,4 +174,27 @@ async fn the_evidence_of_a_gone_holder_is_readable_at_each_width() {
         .await;
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
+}
+
+#[tokio::test]
+async fn the_log_of_a_stopped_server_blames_no_server() {
+    let stage = shared_stage().await;
+    let server = Server::start(&stage, &[]).await;
+    server.wait_ready().await;
+    let process = server.child.id().unwrap();
+    pid::signal(process, Signal::STOP);
+    // Longer than the timeout of the change stream.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    pid::signal(process, Signal::CONT);
+    eventually("the stop is logged", async || {
+        server.has_logged("this process did not run")
+    })
+    .await;
+    insert_silent(&stage, "later", doc! {}).await;
+    let mut events = server.events().await;
+    let follows = |events: &Events, _: &Value| events.documents.contains_key("later");
+    events.until("the server follows again", follows).await;
+    for blame in ["MongoDB cannot be read", "MongoDB reports no changes"] {
+        assert!(!server.has_logged(blame), "{blame}");
+    }
 }

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use self::access::VisitorAccess;
-use self::board::{LinkState, Snapshot};
+use self::board::{Link, LinkState, Snapshot};
 use self::metrics::Exporter;
 pub(super) use self::metrics::NamePattern;
 use self::silent::SilentLeases;
@@ -27,6 +27,7 @@ use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
 use super::{REMINDED_AFTER, Session, system};
 use leasehold_clock as clock;
+use leasehold_host::log::millis;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_host::{CommandError, exit};
 use leasehold_http::{AddressSetting, Bound};
@@ -37,6 +38,8 @@ use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scop
 pub(super) const STREAMS_MAX: usize = 64;
 /// Interval between checks of why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
+/// A timer that is late by this time shows that this process did not run.
+const LATE_MIN: Duration = Duration::from_secs(3);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
@@ -120,7 +123,9 @@ async fn follow(
     let last_answer = view.last_answer();
     let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
     let mut logged = None;
+    let (mut known, mut quiet_until) = (Link::default(), clock::boot_now());
     loop {
+        let began = clock::boot_now();
         let before = board.borrow().link.clone();
         let was_listed = board.borrow().is_listed();
         let answered_call = async {
@@ -136,6 +141,15 @@ async fn follow(
                 continue;
             }
         };
+        let waited = clock::boot_now().since(began);
+        if waited > CHECK + LATE_MIN {
+            // The missing answers of this time are no evidence against MongoDB.
+            warn!(
+                waited_ms = millis(waited),
+                "this process did not run (stopped or suspended), reading the collection again"
+            );
+            quiet_until = clock::boot_now() + collection.answers_within();
+        }
         match event {
             Ok(None) => return,
             Ok(Some(event)) => {
@@ -168,7 +182,12 @@ async fn follow(
         // During an outage, the reason may change with each attempt.
         let repeats =
             logged.is_some_and(|(state, at)| state == link.state && now.since(at) < REMINDED_AFTER);
-        if *link == before || repeats {
+        let is_failure = matches!(link.state, LinkState::Polling | LinkState::Lost);
+        if *link == known || is_failure && now < quiet_until {
+            continue;
+        }
+        known = link.clone();
+        if repeats {
             continue;
         }
         logged = Some((link.state, now));
