@@ -138,7 +138,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
             StreamEnd::Superseded => continue,
             StreamEnd::Silent => {
                 let kind = "the change stream does not answer";
-                let detail = "the server or the network hangs; opening a new stream";
+                let detail = "the server, the network or this process hangs; opening a new stream";
                 failed(&handler, Failure::new(kind, detail)).await;
                 continue;
             }
