@@ -54,9 +54,10 @@ async fn one_leader_on_one_store_passes_and_each_deviation_is_reported() {
         assert_eq!(state["store"]["collection"], stage.collection());
     }
 
-    replicas(&[&b], &[])
-        .await
-        .expect(1, &["failed: no replica leads"]);
+    replicas(&[&b], &[]).await.expect(
+        1,
+        &["failed: no replica leads", "to fix: give a's address too"],
+    );
     replicas(&[&a, &b], &["--expect", "3"])
         .await
         .expect(1, &["failed: 2 replicas found, 3 expected"]);
@@ -201,6 +202,26 @@ async fn another_program_is_named_with_the_remedy() {
             "to fix: pass the host and port of the daemon's http.listen",
         ],
     );
+}
+
+#[tokio::test]
+async fn a_silent_address_is_named_while_it_is_awaited() {
+    // The kernel accepts the connection, and nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let silent = listener.local_addr().expect("its address").to_string();
+    let ask = |address: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(["replicas", address]).env_clear();
+        command
+    };
+    let connecting = format!("connecting to {silent}\n");
+    let answer = run(ask(&silent)).await;
+    assert_eq!(answer.stderr, connecting, "{answer:?}");
+    answer.expect(1, &["no answer: timed out\n"]);
+    drop(listener);
+    run(ask(&silent))
+        .await
+        .expect(1, &["no answer: connection refused\n"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::uri::ConnectionUri;
 
 /// After this time without an answer, a command names the servers that it tries.
-const UNANSWERED_MAX: Duration = Duration::from_secs(1);
+pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {

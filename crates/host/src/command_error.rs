@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use leasehold_guard::prerequisites::MissingPrerequisite;
 
+use crate::cause::cause;
 use crate::exit;
 
 /// Reason why a command failed, with its exit code.
@@ -43,7 +44,11 @@ impl CommandError {
             let chain = successors(Some(&*error as &(dyn Error + 'static)), |&error| {
                 error.source()
             });
-            let causes: Vec<_> = chain.map(ToString::to_string).collect();
+            let said = |error: &(dyn Error + 'static)| match error.downcast_ref() {
+                Some(error) => cause(error),
+                None => error.to_string(),
+            };
+            let causes: Vec<_> = chain.map(said).collect();
             Self::new(exit, what.as_str()).because(causes.join(": "))
         }
     }
@@ -106,5 +111,8 @@ mod tests {
         assert_eq!(error.problem(), "cannot write a: disk full");
         let expected = "cannot write a: disk full; to fix: make room";
         assert_eq!(error.to_string(), expected);
+        // The number of a system error helps nobody.
+        let error = CommandError::failed(1, "open a")(io::Error::from_raw_os_error(13));
+        assert_eq!(error.to_string(), "cannot open a: permission denied");
     }
 }

@@ -2,12 +2,14 @@
 //! leads. MongoDB cannot show this: replicas with different stores could each lead on their own
 //! store.
 
+mod asking;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io;
+use std::mem::replace;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,21 +17,16 @@ use clap::Args;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+pub(crate) use self::asking::{NoStatus, status_of};
 use crate::operators::render::{or_dash, short};
 use leasehold_cli::values::{Output, between, whole};
-use leasehold_cli::{answer, run_to_end};
+use leasehold_cli::{answer, connecting, run_to_end, say};
 use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
+use leasehold_host::cause::cause;
 use leasehold_host::{CommandError, exit};
 
-const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Maximum length of an answer. A daemon's answer has about 1 KB.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum number of characters shown of another program's answer.
-const SHOWN_MAX: usize = 40;
 /// Time limit for resolving a name. Two nameservers may each time out after 5 s.
 const RESOLVE_MAX: Duration = Duration::from_secs(12);
 const PAUSE: Duration = Duration::from_secs(1);
@@ -133,20 +130,6 @@ struct SeenHolder {
     token: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoStatus {
-    #[error("{0}")]
-    NoAnswer(String),
-    #[error("not a leasehold daemon: it answered {0}")]
-    Foreign(String),
-}
-
-impl From<io::Error> for NoStatus {
-    fn from(error: io::Error) -> Self {
-        Self::NoAnswer(error.to_string())
-    }
-}
-
 type FailedCheck = (String, String);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,41 +164,23 @@ pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
 
 async fn last_round(args: &ReplicasArgs) -> Round {
     let begin = boot_now();
+    let mut said = false;
     loop {
-        let round = ask_all(args).await;
+        let mut asked = pin!(ask_all(args));
+        let round = match tokio::time::timeout(connecting::UNANSWERED_MAX, &mut asked).await {
+            Ok(round) => round,
+            Err(_) => {
+                if !replace(&mut said, true) {
+                    say(&format!("connecting to {}", joined(&args.replicas)));
+                }
+                asked.await
+            }
+        };
         if round.problems.is_empty() || boot_now().since(begin) + PAUSE > args.wait {
             return round;
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-pub(crate) async fn status_of(address: SocketAddr) -> Result<ReplicaStatus, NoStatus> {
-    let answer = tokio::time::timeout(ANSWER_MAX, get_status(address)).await;
-    let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
-    let parsed = body.and_then(|body| serde_json::from_str(body).ok());
-    parsed.ok_or_else(|| foreign(&answer))
-}
-
-fn foreign(answer: &str) -> NoStatus {
-    let first = answer.lines().next().unwrap_or_default();
-    let shown: String = first.chars().take(SHOWN_MAX).collect();
-    NoStatus::Foreign(match shown.as_str() {
-        "" => "nothing".to_owned(),
-        _ if answer.contains("MongoDB over HTTP") => "as a MongoDB server".to_owned(),
-        shown => format!("{shown:?} to GET /status"),
-    })
-}
-
-async fn get_status(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /status HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    let mut stream = stream.take(ANSWER_BYTES_MAX);
-    stream.read_to_end(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 async fn ask_all(args: &ReplicasArgs) -> Round {
@@ -225,7 +190,7 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
         match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => {
-                let what = format!("cannot resolve {place}: {error}");
+                let what = format!("cannot resolve {place}: {}", cause(&error));
                 problems.push((what, "check the name and the DNS server".to_owned()));
             }
             Err(_) => {
@@ -357,8 +322,12 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     }
     let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
     let lease = leases.first().copied().unwrap_or("NAME");
+    let is_wanted = |lease: &String| leases.contains(lease.as_str());
+    let contend = args.lease.as_ref().is_none_or(is_wanted);
     let is_paused = |state: &&ReplicaStatus| state.role == Role::Paused.as_str();
     match leaders.len() {
+        // The other lease is already a problem; who leads it was not asked.
+        0 if !contend => {}
         0 if states.iter().any(is_paused) => problem(
             "paused, so no replica leads".to_owned(),
             &format!("leasehold resume {lease} lets a candidate lead"),
@@ -367,10 +336,12 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
             "no replica leads, because no replica reaches MongoDB".to_owned(),
             "restore MongoDB or the network; then a candidate leads again",
         ),
-        0 if answering > 0 => problem(
-            format!("no replica leads{}", seen_holder(&states)),
-            &format!("leasehold describe {lease} --candidates finds the cause"),
-        ),
+        0 if answering > 0 => {
+            let find = format!("leasehold describe {lease} --candidates finds the cause");
+            let (holder, remedy) = seen_holder(&states, answering < found).unwrap_or_default();
+            let what = format!("no replica leads{holder}");
+            problem(what, &remedy.unwrap_or(find));
+        }
         0 | 1 => {}
         count => problem(
             format!(
@@ -383,25 +354,27 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     problems
 }
 
-fn seen_holder(states: &[&ReplicaStatus]) -> String {
-    let seen = states
-        .iter()
-        .find_map(|state| Some((state, state.holder.as_ref()?)));
-    let Some((state, holder)) = seen else {
-        return String::new();
-    };
+/// Returns the holder that a replica sees, and the remedy if no address of this holder was given.
+fn seen_holder(
+    states: &[&ReplicaStatus],
+    some_are_silent: bool,
+) -> Option<(String, Option<String>)> {
+    let mut seen = states.iter();
+    let (state, holder) = seen.find_map(|state| Some((state, state.holder.as_ref()?)))?;
+    let seen = &holder.identity;
     let mut answered = states.iter();
-    let answer = answered.find(|answer| answer.identity == holder.identity);
-    let answer = match answer {
-        Some(answer) => format!("answers as {}", answer.role),
-        None => "did not answer here".to_owned(),
+    let (answer, remedy) = match answered.find(|answer| answer.identity == *seen) {
+        Some(answer) => (format!("answers as {}", answer.role), None),
+        None if some_are_silent => ("did not answer here".to_owned(), None),
+        None => (
+            "is not among the addresses given".to_owned(),
+            Some(format!("give {seen}'s address too")),
+        ),
     };
-    format!(
-        "; {} sees {seen} (token {}) as the holder, but {seen} {answer}",
-        state.identity,
-        holder.token,
-        seen = holder.identity
-    )
+    let (identity, token) = (&state.identity, holder.token);
+    let what =
+        format!("; {identity} sees {seen} (token {token}) as the holder, but {seen} {answer}");
+    Some((what, remedy))
 }
 
 fn counted(count: usize) -> String {

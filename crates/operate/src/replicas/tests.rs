@@ -1,3 +1,4 @@
+use super::asking::foreign;
 use super::*;
 
 fn args() -> ReplicasArgs {
@@ -222,9 +223,23 @@ fn a_holder_that_does_not_lead_is_named_with_the_remedy() {
         identity: "orders-1".to_owned(),
         token: 7,
     });
-    for (replicas, holder) in [
-        (vec![follower.clone()], "did not answer here"),
-        (vec![replica(1, false), follower], "answers as follower"),
+    let silent = Replica {
+        state: Err(NoStatus::NoAnswer("timed out".to_owned())),
+        ..replica(1, false)
+    };
+    let find = "leasehold describe orders --candidates finds the cause";
+    for (replicas, holder, remedy) in [
+        (
+            vec![follower.clone()],
+            "is not among the addresses given",
+            "give orders-1's address too",
+        ),
+        (vec![silent, follower.clone()], "did not answer here", find),
+        (
+            vec![replica(1, false), follower.clone()],
+            "answers as follower",
+            find,
+        ),
     ] {
         let round = Round {
             problems: found_in(&replicas, &args()),
@@ -233,10 +248,16 @@ fn a_holder_that_does_not_lead_is_named_with_the_remedy() {
         };
         let expected = format!(
             "failed: no replica leads; orders-2 sees orders-1 (token 7) as the holder, but orders-1 {holder}\n  \
-             to fix: leasehold describe orders --candidates finds the cause\n"
+             to fix: {remedy}\n"
         );
         assert!(round.text().ends_with(&expected), "{}", round.text());
     }
+    let other = ReplicasArgs {
+        lease: Some("billing".to_owned()),
+        ..args()
+    };
+    let only = ["not all contend for billing: orders"];
+    assert_eq!(problems(&[follower], &other), only);
 }
 
 #[test]
