@@ -138,9 +138,16 @@ async fn each_command_shows_a_killed_leader_immediately() {
     assert!(message.starts_with(withdrawn), "{canceled}");
     assert!(message.contains(EXPIRES), "{canceled}");
     assert_eq!(canceled["evidence"]["state"], "silent", "{canceled}");
-    leasehold(&stage, &["pause", &lease, "--timeout", "1s"])
-        .await
-        .expect(3, &["paused; a is silent; last write 6m"]);
+    let pause = ["pause", &lease, "--timeout", "1s"];
+    let answer = leasehold(&stage, &pause).await.expect(
+        3,
+        &[
+            "paused; a is silent; last write 6m",
+            "; no candidate takes over, and a steps down if it recovers",
+        ],
+    );
+    let at_once = "the request is recorded nevertheless, and prevents a takeover";
+    assert!(answer.stderr.contains(at_once), "{answer:?}");
     leasehold(&stage, &["resume", &lease, "--timeout", "1s"])
         .await
         .expect(3, &["resumed; a is silent; last write 6m"]);

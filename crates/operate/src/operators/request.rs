@@ -189,8 +189,12 @@ impl<'a> PendingRequest<'a> {
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;
+            let effect = match self.args.action.kind {
+                ActionKind::Pause => "prevents a takeover".to_owned(),
+                _ => format!("takes effect only if {holder} recovers"),
+            };
             (self.note)(&format!(
-                "lease {name}: the request {recorded}, and takes effect only if {holder} recovers"
+                "lease {name}: the request {recorded}, and {effect}"
             ));
         }
     }

@@ -366,7 +366,7 @@ impl Progress {
                 let gone = gone.words(roll, now);
                 match self.kind {
                     ActionKind::Pause => format!(
-                        "paused; {former} is {gone}, and will step down if it recovers; no candidate takes over"
+                        "paused; {former} is {gone}; no candidate takes over, and {former} steps down if it recovers"
                     ),
                     _ => format!(
                         "no {words} within {waited}: {former} is {gone}; the request stays in case {former} \
