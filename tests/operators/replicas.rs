@@ -205,8 +205,8 @@ async fn another_program_is_named_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_silent_address_is_named_while_it_is_awaited() {
-    // The kernel accepts the connection, and nobody answers.
+async fn an_unresponsive_address_is_named_while_it_is_awaited() {
+    // The kernel accepts the connection, but no process reads the request.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let silent = listener.local_addr().expect("its address").to_string();
     let ask = |address: &str| {

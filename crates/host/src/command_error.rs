@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(error.problem(), "cannot write a: disk full");
         let expected = "cannot write a: disk full; to fix: make room";
         assert_eq!(error.to_string(), expected);
-        // The number of a system error helps nobody.
+        // Errors show words instead of the number of a system error.
         let error = CommandError::failed(1, "open a")(io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot open a: permission denied");
     }
