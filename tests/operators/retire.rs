@@ -2,7 +2,7 @@
 //! issues a token twice. A lease that is in use cannot be retired.
 
 use leasehold::store::mongo::operators::{Acted, ActionKind};
-use leasehold_testbed::Stage;
+use leasehold_testbed::{DaemonTimings, Stage};
 use mongodb::bson::{Bson, doc};
 
 use crate::command::{LONG, eventually, leasehold, name, shared_stage};
@@ -84,11 +84,28 @@ async fn a_lease_of_a_killed_holder_is_retired_after_its_lease_duration() {
 }
 
 #[tokio::test]
+async fn a_lease_of_a_killed_holder_with_a_candidate_is_not_retired() {
+    let stage = shared_stage().await.timings(DaemonTimings::KUBERNETES);
+    let a = stage.candidate("a").leading(LONG).await;
+    // An unhealthy candidate does not take over, but answers roll calls.
+    let check = "--workload-health-command=false";
+    let b = stage.candidate("b").flag(check).start();
+    b.wait_stream().await;
+    let lease = name(&stage).await;
+    a.kill();
+    let refusal = "in use: a candidate answers (b (unhealthy)); nothing written";
+    retire(&stage, &lease, 1, refusal).await;
+}
+
+#[tokio::test]
 async fn a_lease_in_use_is_not_retired() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
-    retire(&stage, &lease, 1, "in use: a writes to it; nothing written").await;
+    retire(&stage, &lease, 1, "in use: a candidate answers (a)").await;
+    leasehold(&stage, &["leases", "retire", &lease, "--force"])
+        .await
+        .expect(1, &["in use: a writes to it; nothing written"]);
     leasehold(&stage, &["pause", &lease]).await.expect(0, &[]);
     let paused = format!("to fix: leasehold resume {lease} --no-wait");
     retire(&stage, &lease, 1, &paused).await;

@@ -311,7 +311,9 @@ impl Session {
         name: &ResourceName,
         complete: impl Fn(&[Present]) -> bool,
     ) -> Result<Vec<Present>, OperatorError> {
-        let within = ANSWER_MAX.min(self.deadline.since(clock::boot_now()));
+        // The deadline may have passed while the command watched the holder. Without time to
+        // answer, every candidate would count as gone.
+        let within = ANSWER_MAX.min(self.timeout);
         let present = roll_call::candidates(self, name, within, complete).await;
         present.map_err(|failure| OperatorError::Store {
             doing: "ask the candidates to report",

@@ -20,7 +20,7 @@ const DOING: &str = "retire the lease";
 pub(super) const HELP: &str = "\
 The document of the lease stays, with its token, so that receivers never see a token twice: the next leader gets a higher \
 token, and its acquisition ends the retirement. The command refuses while the lease is renewed, is paused or has a \
-request, or while a candidate answers. Requests to a retired lease are refused. A holder that has been killed is watched for its lease duration first.
+request, or while a candidate answers. Requests to a retired lease are refused. A holder that has been killed is watched for its lease duration, and the candidates are asked before and after.
 
 Examples:
   leasehold leases retire trial --reason 'trial is over'
@@ -58,17 +58,19 @@ async fn retired(
     if let Some(outcome) = unwritten(name, &lease) {
         return Ok(outcome);
     }
+    // Candidates are asked again after the watch, because a candidate may have started meanwhile.
+    if !force && let Some(outcome) = answered(session, name).await? {
+        return Ok(outcome);
+    }
     if let Some(outcome) = renewed(&mut followed, name, &lease).await {
         return Ok(outcome);
     }
-    if !force {
-        let present = session.candidates(name, |it| !it.is_empty()).await?;
-        if !present.is_empty() {
-            return Ok(CommandOutcome::refused(format!(
-                "in use: a candidate answers ({}); nothing written. Stop all candidates first",
-                names(&present)
-            )));
-        }
+    let was_watched = lease.holder.is_some();
+    if !force
+        && was_watched
+        && let Some(outcome) = answered(session, name).await?
+    {
+        return Ok(outcome);
     }
     let sent = clock::boot_now();
     let answer = session.collection.act(name, &lease, action).await;
@@ -76,6 +78,21 @@ async fn retired(
         true => done(message(&lease), sent),
         false => CommandOutcome::refused("the lease changed meanwhile; nothing written"),
     })
+}
+
+/// Returns the refusal if a candidate answers. An unhealthy candidate answers, but does not write.
+async fn answered(
+    session: &Session,
+    name: &ResourceName,
+) -> Result<Option<CommandOutcome>, OperatorError> {
+    let present = session.candidates(name, |it| !it.is_empty()).await?;
+    let refusal = || {
+        CommandOutcome::refused(format!(
+            "in use: a candidate answers ({}); nothing written. Stop all candidates first",
+            names(&present)
+        ))
+    };
+    Ok((!present.is_empty()).then(refusal))
 }
 
 fn message(lease: &LeaseRecord) -> String {
