@@ -290,7 +290,7 @@ impl Session {
         while let Some(event) = followed.next(self.deadline).await {
             match event {
                 ViewEvent::Listed { .. } => {
-                    followed.observed.apply(event);
+                    followed.apply(event);
                     return Ok(followed);
                 }
                 ViewEvent::Failed(failure) if failure.retry == RetryPolicy::Reconfigure => {

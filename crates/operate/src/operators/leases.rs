@@ -188,11 +188,14 @@ pub(super) async fn await_renewals(
         }
     }
     let now = clock::boot_now();
-    let observed = &mut followed.observed;
-    if observed.documents().any(|seen| seen.has_expired(now)) {
+    if followed
+        .observed
+        .documents()
+        .any(|seen| seen.has_expired(now))
+    {
         let listed = session.collection.list(scope).await;
         let at = clock::boot_now();
-        observed.apply(match listed {
+        followed.apply(match listed {
             Ok(entries) => ViewEvent::Listed { entries, at },
             Err(failure) => ViewEvent::Failed(failure),
         });
@@ -247,42 +250,51 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(output, Interest::ERROR)
 }
 
-async fn changes(listing: Listing, followed: Followed) -> io::Result<Exit> {
-    let (mut view, mut observed) = (followed.view, followed.observed);
-    for seen in listing.shown(&observed) {
+async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
+    for seen in listing.shown(&followed.observed) {
         let now = clock::boot_now();
-        line("present", listing.object(&observed, seen, None, now))?;
+        line(
+            "present",
+            listing.object(&followed.observed, seen, None, now),
+        )?;
     }
-    let mut gone = silent_holders(&observed);
+    let mut gone = silent_holders(&followed.observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
     let mut feed = WatchFeed::default();
     loop {
         let left = next_check.since(clock::boot_now());
-        let event = tokio::time::timeout(left, view.next()).await;
+        let event = tokio::time::timeout(left, followed.view.next()).await;
         let changed: Vec<String> = match event {
             Ok(None) => return Ok(exit::DONE.into()),
             Ok(Some(event)) => {
                 feed.log(&event, clock::boot_now());
-                let documents = observed.apply(event).into_iter();
+                let documents = followed.apply(event).into_iter();
                 documents
                     .filter_map(|(name, differs)| differs.then_some(name))
                     .collect()
             }
             Err(_) => {
                 next_check = clock::boot_now() + FRAME_MAX;
-                let before = std::mem::replace(&mut gone, silent_holders(&observed));
+                let before = std::mem::replace(&mut gone, silent_holders(&followed.observed));
                 let changed = before.symmetric_difference(&gone).map(|(name, ..)| name);
                 // Deletions have already been printed.
-                let changed = changed
-                    .filter(|name| observed.get(name).is_some_and(|seen| listing.shows(seen)));
+                let changed = changed.filter(|name| {
+                    followed
+                        .observed
+                        .get(name)
+                        .is_some_and(|seen| listing.shows(seen))
+                });
                 let changed: BTreeSet<_> = changed.cloned().collect();
                 changed.into_iter().collect()
             }
         };
         for name in changed {
             let now = clock::boot_now();
-            match observed.get(&name) {
-                Some(seen) => line("changed", listing.object(&observed, seen, None, now))?,
+            match followed.observed.get(&name) {
+                Some(seen) => line(
+                    "changed",
+                    listing.object(&followed.observed, seen, None, now),
+                )?,
                 None => line("removed", listing.removed(&name))?,
             }
         }
@@ -312,8 +324,7 @@ fn line(event: &str, mut object: Value) -> io::Result<()> {
     stdout.flush()
 }
 
-async fn table(session: &Session, listing: Listing, followed: Followed) -> io::Result<Exit> {
-    let (mut view, mut observed) = (followed.view, followed.observed);
+async fn table(session: &Session, listing: Listing, mut followed: Followed) -> io::Result<Exit> {
     let mut screen = Screen::enter()?;
     let mut resizes = Resizes::register()?;
     let ask = match listing {
@@ -324,13 +335,14 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
     let mut first_line = 0;
     let mut feed = WatchFeed::default();
     loop {
-        calls.forget_led(&observed);
-        calls.call(&observed);
-        let rows = listing.rows(&observed, calls.answered(), clock::boot_now());
+        let observed = &followed.observed;
+        calls.forget_led(observed);
+        calls.call(observed);
+        let rows = listing.rows(observed, calls.answered(), clock::boot_now());
         draw(
             session,
             listing,
-            &observed,
+            observed,
             &rows,
             &mut first_line,
             feed.trouble(),
@@ -340,12 +352,12 @@ async fn table(session: &Session, listing: Listing, followed: Followed) -> io::R
         loop {
             let left = (drawn + pause).since(clock::boot_now());
             tokio::select! {
-                event = view.next() => {
+                event = followed.view.next() => {
                     let Some(event) = event else {
                         return Ok(exit::DONE.into());
                     };
                     feed.apply(&event);
-                    observed.apply(event);
+                    followed.apply(event);
                     pause = FRAME_MIN;
                     continue;
                 }

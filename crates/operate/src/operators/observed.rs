@@ -37,6 +37,12 @@ impl Followed {
         next.ok().flatten()
     }
 
+    pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
+        let answered = self.view.last_answer().at();
+        let answered = answered.unwrap_or_else(clock::boot_now);
+        self.observed.apply(event, answered)
+    }
+
     /// Applies events until `other` completes.
     pub(super) async fn during<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = std::pin::pin!(other);
@@ -44,7 +50,7 @@ impl Followed {
             tokio::select! {
                 done = &mut other => return done,
                 Some(event) = self.view.next() => {
-                    self.observed.apply(event);
+                    self.apply(event);
                 }
             }
         }
@@ -53,7 +59,7 @@ impl Followed {
     /// Applies the next event; returns false at the deadline.
     pub(super) async fn advance(&mut self, deadline: BootTime) -> bool {
         let event = self.next(deadline).await;
-        event.map(|event| self.observed.apply(event)).is_some()
+        event.map(|event| self.apply(event)).is_some()
     }
 }
 
@@ -77,14 +83,25 @@ pub(crate) struct ObservedDocument {
 impl ObservedDocument {
     /// Returns the evidence on the holder of a lease; `None` for a free lease or a lock.
     pub(crate) fn evidence(&self, now: BootTime) -> Option<Evidence> {
+        self.evidence_at(now, wall())
+    }
+
+    fn evidence_at(&self, now: BootTime, wall: WallMillis) -> Option<Evidence> {
         let lease = lease(&self.entry)?;
         let (renewed_at, lasts) = (lease.holder.as_ref()?.renewed_at, lease.lease_duration()?);
-        Some(Evidence::new(self.silence, renewed_at, lasts, now, wall()))
+        Some(Evidence::new(self.silence, renewed_at, lasts, now, wall))
     }
 
     /// Returns the evidence on each working holder and each waiter of a lock.
     pub(super) fn entry_evidence(&self, now: BootTime) -> impl Iterator<Item = (Claim, Evidence)> {
-        let wall = wall();
+        self.entry_evidence_at(now, wall())
+    }
+
+    fn entry_evidence_at(
+        &self,
+        now: BootTime,
+        wall: WallMillis,
+    ) -> impl Iterator<Item = (Claim, Evidence)> {
         claims(&self.entry)
             .filter(|entry| !entry.work_done)
             .filter_map(move |entry| {
@@ -106,19 +123,21 @@ impl ObservedDocument {
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
-    /// Records that the document may change unseen. A holder or waiter that seems to be gone keeps
-    /// this state, because no renewal was observed.
-    fn lose_sight(&mut self, now: BootTime) {
-        let is_gone = self.evidence(now).as_ref().is_some_and(Evidence::is_silent);
-        let gone = self.entry_evidence(now).filter(|(_, it)| it.is_silent());
+    /// Records that the document may have changed unseen since `from`. A holder or waiter that
+    /// seemed to be gone keeps this state, because no renewal was observed.
+    fn lose_sight(&mut self, from: BootTime) {
+        let passed = i64::try_from(clock::boot_now().since(from).as_millis()).unwrap_or(i64::MAX);
+        let wall = WallMillis(wall().0.saturating_sub(passed));
+        let is_gone = self
+            .evidence_at(from, wall)
+            .as_ref()
+            .is_some_and(Evidence::is_silent);
+        let gone = self.entry_evidence_at(from, wall);
+        let gone = gone.filter(|(_, it)| it.is_silent());
         let gone: BTreeSet<Claim> = gone.map(|(claim, _)| claim).collect();
-        let claims = self.claims.iter_mut();
-        let claims = claims.map(|(claim, silence)| (silence, gone.contains(claim)));
-        for (silence, is_gone) in claims.chain([(&mut self.silence, is_gone)]) {
-            match is_gone {
-                true => silence.lose_sight_of_gone(now),
-                false => silence.lose_sight(now),
-            }
+        self.silence.hide(from, is_gone);
+        for (claim, silence) in &mut self.claims {
+            silence.hide(from, gone.contains(claim));
         }
     }
 
@@ -129,8 +148,9 @@ impl ObservedDocument {
 
 impl Observed {
     /// Applies an event. Returns the names of the event's documents, including deleted documents;
-    /// the value is false if the document was only renewed.
-    pub(super) fn apply(&mut self, event: ViewEvent) -> BTreeMap<String, bool> {
+    /// the value is false if the document was only renewed. `answered` is the time of MongoDB's last
+    /// answer.
+    pub(super) fn apply(&mut self, event: ViewEvent, answered: BootTime) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
                 let mut locks = entries.iter().filter_map(lock_of);
@@ -156,10 +176,8 @@ impl Observed {
                 BTreeMap::from([(name, removed)])
             }
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
-                let now = clock::boot_now();
-                self.documents
-                    .values_mut()
-                    .for_each(|it| it.lose_sight(now));
+                let documents = self.documents.values_mut();
+                documents.for_each(|it| it.lose_sight(answered));
                 BTreeMap::new()
             }
             ViewEvent::Streaming => BTreeMap::new(),

@@ -15,7 +15,7 @@ use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::Failure;
-use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, Present};
+use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, CollectionEntry, Present};
 
 /// Time for candidates to answer. Candidates with a change stream answer within milliseconds;
 /// others poll, by default each second.
@@ -113,13 +113,31 @@ pub(super) async fn candidates(
         let changed = || Failure::new("the document is no longer a lease", "");
         return Err(called.failure.unwrap_or_else(changed));
     }
-    let until = clock::boot_now() + within;
-    let (mut present, mut pause) = (Vec::new(), READ_AFTER);
+    let read = || session.collection.read(name.as_str());
+    let present = answers(read, within, complete).await;
+    // A roll call that remains in the document is harmless, because the next roll call replaces it.
+    let _ = session.collection.end_roll_call(name, id).await;
+    present
+}
+
+/// Collects the answers to a roll call. Without an answer, fails if the last read failed, because
+/// candidates may have answered or may have been unable to write.
+async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
+    mut read: impl FnMut() -> R,
+    within: Duration,
+    complete: impl Fn(&[Present]) -> bool,
+) -> Result<Vec<Present>, Failure> {
+    let mut until = clock::boot_now() + within;
+    let (mut present, mut pause, mut failed) = (Vec::new(), READ_AFTER, None);
     while !complete(&present) && clock::boot_now() < until {
         sleep(pause.min(until.since(clock::boot_now()))).await;
         pause *= 2;
-        let entry = session.collection.read(name.as_str()).await;
-        let entry = entry.ok().flatten();
+        let begun = clock::boot_now();
+        let read = read().await;
+        // While MongoDB hangs, candidates cannot answer.
+        until = until + clock::boot_now().since(begun);
+        failed = read.as_ref().err().cloned();
+        let entry = read.ok().flatten();
         // Another operator's roll call may have replaced this roll call. The answers to both roll
         // calls count.
         let roll_call = entry
@@ -131,10 +149,13 @@ pub(super) async fn candidates(
             }
         }
     }
-    // A roll call that remains in the document is harmless, because the next roll call replaces it.
-    let _ = session.collection.end_roll_call(name, id).await;
-    present.sort_by(|a, b| a.identity.cmp(&b.identity));
-    Ok(present)
+    match failed.filter(|_| present.is_empty()) {
+        Some(failure) => Err(failure),
+        None => {
+            present.sort_by(|a, b| a.identity.cmp(&b.identity));
+            Ok(present)
+        }
+    }
 }
 
 pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duration) -> Roll {
@@ -288,5 +309,40 @@ impl RollCalls {
             self.rolls.entry(name).or_insert_with(why);
         }
         self.rolls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_outage_during_a_roll_call_is_not_the_silence_of_the_candidates() {
+        let collect = async |hangs: u64, fails: bool| {
+            let mut reads = 0;
+            let read = || {
+                reads += 1;
+                let number = reads;
+                async move {
+                    if number == 2 {
+                        sleep(Duration::from_millis(hangs)).await;
+                    }
+                    match fails && number > 1 {
+                        true => Err(Failure::new("no answer", "")),
+                        false => Ok(None),
+                    }
+                }
+            };
+            let answered = answers(read, Duration::from_millis(250), |_| false).await;
+            (answered.map_err(|failure| failure.to_string()), reads)
+        };
+        let (failed, _) = collect(300, true).await;
+        assert_eq!(failed, Err("no answer".to_owned()));
+        let (answered, reads) = collect(300, false).await;
+        assert_eq!(
+            (answered, reads),
+            (Ok(Vec::new()), 3),
+            "read after the hang"
+        );
     }
 }

@@ -109,7 +109,7 @@ mod tests {
         document.extend(changes);
         let (mut observed, at) = (Observed::default(), boot_now());
         let entries = vec![CollectionEntry::of(&document).expect("a name")];
-        observed.apply(ViewEvent::Listed { entries, at });
+        observed.apply(ViewEvent::Listed { entries, at }, at);
         observed
     }
 
@@ -169,7 +169,7 @@ mod tests {
         paused.insert("paused", true);
         assert_eq!(style(paused.clone(), &Rolls::new()), Style::Warning);
         let mut hidden = observed(paused);
-        hidden.apply(ViewEvent::Failed(Failure::new("no answer", "")));
+        hidden.apply(ViewEvent::Failed(Failure::new("no answer", "")), boot_now());
         let later = boot_now() + 10 * SECOND;
         let rows = render::rows(hidden.documents(), &answered(&[]), later);
         let shown = text(&rows, false);
@@ -179,6 +179,43 @@ mod tests {
         let stale = ["paused", "candidate"].iter().any(|it| shown.contains(it));
         assert!(!stale, "{shown}");
         assert_eq!(hidden.unled_leases(later).count(), 0);
+    }
+
+    #[test]
+    fn an_outage_shows_no_late_holder_as_held_and_counts_from_the_last_answer() {
+        let cells = |observed: &Observed, at: BootTime| {
+            let rows = render::rows(observed.documents(), &Rolls::new(), at);
+            let cells = &rows[1].cells;
+            [cells[1].clone(), cells[5].clone(), cells[8].clone()]
+        };
+        let start = boot_now();
+        let at = |seconds: u32| start + seconds * SECOND;
+        // Late by date; late by observation, with a clock that is ahead.
+        for renewed_at in [ago(10), ago(-60)] {
+            let mut observed = observed(doc! { "renewed_at": renewed_at });
+            let entries = || vec![observed.one().expect("a lease").entry.clone()];
+            let again = ViewEvent::Listed {
+                entries: entries(),
+                at: at(18),
+            };
+            assert_eq!(cells(&observed, at(10))[0], "late");
+            for _ in 0..2 {
+                let failed = ViewEvent::Polling(Failure::new("no answer", ""));
+                observed.apply(failed, at(10));
+                assert_eq!(cells(&observed, at(12))[0], "late");
+            }
+            let [state, renewed, notes] = cells(&observed, at(17));
+            assert_eq!([&*state, &*renewed], ["unknown", "-"]);
+            assert_eq!(notes, "no answer from MongoDB for 7s");
+            observed.apply(again, at(18));
+            assert_eq!(cells(&observed, at(19))[0], "unknown");
+            assert_ne!(cells(&observed, at(25))[0], "held");
+        }
+        let mut expired = observed(doc! { "renewed_at": ago(-60) });
+        let failed = ViewEvent::Failed(Failure::new("no answer", ""));
+        expired.apply(failed, at(30));
+        let [state, renewed, _] = cells(&expired, at(50));
+        assert_eq!([&*state, &*renewed], ["expired", "> 50s"]);
     }
 
     #[test]

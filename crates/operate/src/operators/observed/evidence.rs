@@ -15,8 +15,22 @@ pub(crate) struct Silence {
     pub(crate) renewal_seen: bool,
     /// Start of the current outage, during which the document may have changed.
     pub(super) blind_since: Option<BootTime>,
-    /// True if an outage, during which the holder may have been unable to renew, ended at `since`.
-    pub(super) after_outage: bool,
+    /// True if the holder seemed to be gone when the current outage began.
+    pub(super) was_gone: bool,
+    pub(super) recovery: Recovery,
+}
+
+/// The holder after an outage of MongoDB that ended at `since`. During the outage, the holder may
+/// have been unable to renew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Recovery {
+    /// There was no outage, or the holder has renewed since the outage.
+    #[default]
+    Complete,
+    /// The first renewal was read after the outage, and may be older than the outage.
+    Renewed,
+    /// No renewal was read since the time before the outage.
+    Unrenewed,
 }
 
 /// Smallest clock difference that is shown, in milliseconds.
@@ -73,7 +87,7 @@ impl Evidence {
         now: BootTime,
         wall: WallMillis,
     ) -> Self {
-        let is_known = silence.blind_since.is_none() || silence.was_gone();
+        let is_known = !silence.is_blind(now) || silence.was_gone;
         let is_dated = is_known && renewed_at.0 > 0;
         let last_write_ago = is_dated.then(|| wall.0.saturating_sub(renewed_at.0));
         let age = last_write_ago.and_then(|millis| u64::try_from(millis).ok());
@@ -81,10 +95,13 @@ impl Evidence {
             .map(Duration::from_millis)
             .filter(|_| !silence.renewal_seen);
         let liveness = match (silence.liveness(lease_duration, now), age) {
-            _ if silence.is_blind(now) && !silence.was_gone() => Liveness::Unseen,
+            _ if silence.is_blind(now) && !silence.was_gone => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
             // The holder is about to renew if it is alive.
-            (Liveness::Renews, Some(age)) if silence.after_outage && age > lease_duration / 4 => {
+            (Liveness::Renews, _) if silence.recovery == Recovery::Unrenewed => Liveness::Unseen,
+            (Liveness::Renews, Some(age))
+                if silence.recovery == Recovery::Renewed && age > lease_duration / 4 =>
+            {
                 Liveness::Unseen
             }
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
@@ -94,7 +111,7 @@ impl Evidence {
         Self {
             liveness,
             last_write_ago,
-            expires_in: lease_duration.saturating_sub(silence.lasts(now)),
+            expires_in: lease_duration.saturating_sub(silence.watched(now)),
             silence,
         }
     }
@@ -118,25 +135,32 @@ impl Silence {
             since,
             renewal_seen: false,
             blind_since: None,
-            after_outage: false,
+            was_gone: false,
+            recovery: Recovery::Complete,
         }
     }
 
     pub(crate) fn observe(&mut self, revision: Option<Revision>, at: BootTime) {
-        let was_gone = self.was_gone();
+        let was_gone = std::mem::take(&mut self.was_gone);
         let blind = self.blind_since.take().map(|since| at.since(since));
         let after_outage = blind.is_some_and(|blind| blind > BLIND_TOLERATED);
-        if self.revision != revision || after_outage && !was_gone {
+        let renewed = self.revision != revision;
+        if renewed || after_outage && !was_gone {
             *self = Self {
                 // A renewal from the time of an outage may be old, and the holder may have stopped
                 // since then. The server may apply this renewal just after the outage.
-                renewal_seen: self.revision != revision && !after_outage && !self.after_outage,
-                after_outage,
+                renewal_seen: renewed && !after_outage && self.recovery == Recovery::Complete,
+                recovery: match renewed {
+                    _ if !after_outage => Recovery::Complete,
+                    true => Recovery::Renewed,
+                    false => Recovery::Unrenewed,
+                },
                 ..Self::new(revision, at)
             };
         }
     }
 
+    /// Records an outage, and restarts the time without a renewal.
     pub(crate) fn lose_sight(&mut self, now: BootTime) {
         *self = Self {
             blind_since: self.blind_since.or(Some(now)),
@@ -144,14 +168,11 @@ impl Silence {
         };
     }
 
-    /// Records an outage for a holder that already seems to be gone, and keeps that evidence.
-    pub(super) fn lose_sight_of_gone(&mut self, now: BootTime) {
-        self.blind_since = self.blind_since.or(Some(now));
-    }
-
-    /// Returns true during an outage if the holder seemed to be gone before the outage.
-    fn was_gone(self) -> bool {
-        self.blind_since.is_some_and(|blind| self.since < blind)
+    /// Records an outage that began at `from`, and keeps the evidence from before the outage.
+    pub(super) fn hide(&mut self, from: BootTime, is_gone: bool) {
+        if self.blind_since.is_none() {
+            (self.blind_since, self.was_gone) = (Some(from), is_gone);
+        }
     }
 
     pub(crate) fn blind_for(self, now: BootTime) -> Duration {
@@ -163,10 +184,14 @@ impl Silence {
         self.blind_for(now) > BLIND_TOLERATED
     }
 
-    /// Returns the time without a renewal. For a holder that seemed to be gone, the time stops when
-    /// an outage begins.
+    /// Returns the time since the last renewal that was seen.
     pub(crate) fn lasts(self, now: BootTime) -> Duration {
-        let until = self.blind_since.filter(|_| self.was_gone());
+        now.since(self.since)
+    }
+
+    /// Returns the time for which the holder was watched and did not renew: an outage does not count.
+    pub(crate) fn watched(self, now: BootTime) -> Duration {
+        let until = self.blind_since.filter(|blind| self.since < *blind);
         until.unwrap_or(now).min(now).since(self.since)
     }
 
@@ -175,7 +200,7 @@ impl Silence {
     }
 
     pub(crate) fn liveness(self, lease_duration: Duration, now: BootTime) -> Liveness {
-        match self.lasts(now) {
+        match self.watched(now) {
             silence if silence >= lease_duration => Liveness::Expired,
             silence if silence > lease_duration / 4 => Liveness::Late,
             _ => Liveness::Renews,
@@ -234,11 +259,11 @@ mod tests {
     fn a_document_that_cannot_be_read_is_not_judged_by_its_date() {
         let mut silence = Silence::new(None, at(0));
         silence.lose_sight(at(5));
-        let blind = seen(silence, 372_000, at(6));
-        assert_eq!(blind.liveness, Liveness::Renews);
-        assert_eq!(blind.last_write_ago, None);
+        assert_eq!(seen(silence, 1_000, at(6)).liveness, Liveness::Renews);
         silence.lose_sight(at(8));
-        assert_eq!(seen(silence, 0, at(9)).liveness, Liveness::Unseen);
+        let blind = seen(silence, 372_000, at(9));
+        assert_eq!(blind.liveness, Liveness::Unseen);
+        assert_eq!(blind.last_write_ago, None);
         silence.observe(None, at(10));
         let again = seen(silence, 24_500, at(12));
         assert_eq!(again.liveness, Liveness::Unseen, "not due to renew yet");
@@ -260,13 +285,13 @@ mod tests {
             let before = seen(*silence, ago, at(40));
             assert_eq!(before.liveness, liveness);
             for lost in 40..90 {
-                silence.lose_sight_of_gone(at(lost));
+                silence.hide(at(lost), true);
                 assert_eq!(seen(*silence, ago, at(lost)).liveness, liveness, "{lost}");
             }
             assert_eq!(seen(*silence, ago, at(90)).expires_in, before.expires_in);
             silence.observe(renewed, at(90));
             assert_eq!(seen(*silence, ago, at(90)).liveness, Liveness::Expired);
-            silence.lose_sight_of_gone(at(91));
+            silence.hide(at(91), true);
             silence.observe(Some(Revision::from_bytes([2; 16])), at(96));
             assert!(
                 !silence.renewal_seen,

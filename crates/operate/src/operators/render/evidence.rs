@@ -97,7 +97,7 @@ impl Evidence {
             // A remaining time would be misleading, because each new command starts to watch from
             // the beginning.
             _ => {
-                let duration = self.expires_in + self.silence.lasts(now);
+                let duration = self.expires_in + self.silence.watched(now);
                 format!("others take over after watching for {}", short(duration))
             }
         }

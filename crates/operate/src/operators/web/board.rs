@@ -175,7 +175,7 @@ impl Snapshot {
             }
         }
         self.listed |= matches!(event, ViewEvent::Listed { .. });
-        for (name, differs) in self.observed.apply(event) {
+        for (name, differs) in self.observed.apply(event, answered) {
             let is_answered = self.answered(&name, answered);
             self.record(name, differs || is_answered);
         }

@@ -330,7 +330,11 @@ impl ViewTask {
         let quiet = doc! { "_id": { "$in": quiet } };
         let found = match self.collection.find(quiet, projection()).await {
             Ok(found) => found,
-            Err(failure) => return self.send(ViewEvent::Failed(failure)).await,
+            Err(failure) => {
+                // The reader hides all documents until the next list.
+                self.listed = false;
+                return self.send(ViewEvent::Failed(failure)).await;
+            }
         };
         self.last_answer.record();
         let renewed = |document: &Document| {
