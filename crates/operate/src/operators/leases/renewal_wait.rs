@@ -214,7 +214,7 @@ mod tests {
         let mut expired = observed(doc! { "renewed_at": ago(-60) });
         let failed = ViewEvent::Failed(Failure::new("no answer", ""));
         expired.apply(failed, at(30));
-        let [state, renewed, _] = cells(&expired, at(50));
+        let [state, renewed, _] = cells(&expired, at(51));
         assert_eq!([&*state, &*renewed], ["expired", "> 50s"]);
     }
 
