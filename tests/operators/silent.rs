@@ -25,6 +25,18 @@ const LAST_WRITE: &str = "silent; last write 6m";
 const EXPIRES: &str = "s ago by the holder's clock; others take over after watching for 24s";
 
 #[tokio::test]
+async fn nobody_takes_over_from_a_killed_leader_while_the_lease_is_paused() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let lease = dead_leader(&stage).await;
+    stage.stored().set(doc! { "paused": true }).await;
+    for command in [&["leases"][..], &["describe", &lease]] {
+        let part = "no candidate takes over while the lease is paused; no candidate answers";
+        let shown = leasehold(&stage, command).await.expect(0, &[part]).stdout;
+        assert!(!shown.contains("others take over"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn each_command_shows_a_killed_leader_immediately() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let lease = dead_leader(&stage).await;

@@ -181,7 +181,7 @@ impl LeaseDescription<'_> {
     }
 
     fn state(&self, evidence: &Evidence) -> String {
-        let words = || evidence.words(self.roll.as_ref(), self.now);
+        let words = || evidence.words_of(self.lease, self.roll.as_ref(), self.now);
         match evidence.liveness {
             Liveness::Renews if evidence.silence.renewal_seen => "held".to_owned(),
             Liveness::Renews => {

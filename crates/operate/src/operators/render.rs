@@ -150,7 +150,7 @@ fn notes(
             Liveness::Renews => {}
             Liveness::Unseen => notes.push(evidence.last_write(now)),
             Liveness::Late | Liveness::Silent | Liveness::Expired => {
-                notes.push(evidence.expiry(now));
+                notes.push(evidence.expiry_of(lease, now));
                 notes.extend(roll.map(Roll::words));
             }
         }

@@ -117,11 +117,33 @@ impl Evidence {
 
     /// Describes a holder that seems to be gone, and the candidates' answers if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
+        self.described(self.expiry(now), roll, now)
+    }
+
+    /// Describes the holder of this lease, as `words` does.
+    pub(crate) fn words_of(
+        &self,
+        lease: &LeaseRecord,
+        roll: Option<&Roll>,
+        now: BootTime,
+    ) -> String {
+        self.described(self.expiry_of(lease, now), roll, now)
+    }
+
+    pub(crate) fn expiry_of(&self, lease: &LeaseRecord, now: BootTime) -> String {
+        match lease.lease.paused {
+            true => "no candidate takes over while the lease is paused".to_owned(),
+            false if lease.is_retired() => "the next acquisition ends the retirement".to_owned(),
+            false => self.expiry(now),
+        }
+    }
+
+    fn described(&self, expiry: String, roll: Option<&Roll>, now: BootTime) -> String {
         let state = match self.liveness {
             Liveness::Renews => Liveness::Late.shown(),
             other => other.shown(),
         };
-        let parts = [state.to_owned(), self.last_write(now), self.expiry(now)];
+        let parts = [state.to_owned(), self.last_write(now), expiry];
         let parts = parts.into_iter().chain(roll.map(Roll::words));
         parts.collect::<Vec<_>>().join("; ")
     }

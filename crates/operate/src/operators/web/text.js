@@ -174,6 +174,7 @@ function evidence(doc, entry, at, now) {
     ? `last renewal seen ${duration(ms)} ago`
     : `last write ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
   const asked = doc.roll_call ? [doc.roll_call] : []; // Whether candidates answer.
+  if (isGone(found) && doc.paused) return [write, "no candidate takes over while the lease is paused", ...asked];
   if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it", ...asked];
   if (found === "silent") return [write, `others take over after watching for ${duration(entry.lease_duration_ms)}`, ...asked];
   if (!entry.renewal_seen && !entry.over) return [`${write}, no renewal seen yet`];
