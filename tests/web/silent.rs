@@ -1,5 +1,5 @@
-//! Goal: for a silent lease, the page shows whether a candidate answers. The server asks once for
-//! each silence, and only if a page can show the answer.
+//! Goal: for a silent lease, the page shows whether a candidate answers. The server asks again at a
+//! slow rate, and only if a page can show the answer.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn called(
 }
 
 #[tokio::test]
-async fn candidates_are_asked_once_for_each_silence() {
+async fn candidates_are_asked_in_each_silence_for_all_browsers_at_once() {
     let stage = shared_stage().await.timings(DaemonTimings::KUBERNETES);
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
@@ -109,6 +109,23 @@ async fn candidates_are_asked_once_for_each_silence() {
 }
 
 #[tokio::test]
+async fn a_candidate_that_starts_during_the_silence_is_shown() {
+    let stage = shared_stage().await;
+    let lease = stage.lease();
+    insert_silent(&stage, lease, doc! {}).await;
+    let server = Server::start(&stage, &[]).await;
+    let mut events = server.events().await;
+    until_roll_call(&mut events, lease, UNANSWERED).await;
+    // An unhealthy candidate does not take over, but answers roll calls.
+    let check = "--workload-health-command=false";
+    let _b = stage.candidate("b").flag(check).start();
+    until_roll_call(&mut events, lease, "1 candidate answers: b (unhealthy)").await;
+    let details = server.get(&format!("/document?name={lease}")).await.json();
+    assert_eq!(details["candidates"], json!(["b"]), "{details}");
+    assert_eq!(details["present"], "b (unhealthy)", "{details}");
+}
+
+#[tokio::test]
 async fn a_role_without_update_sees_why_candidates_were_not_asked() {
     let stage = stage_of(ReplicaSet::builder().members(1).auth().start().await);
     insert_silent(&stage, "orders", doc! {}).await;
@@ -139,6 +156,7 @@ async fn the_evidence_of_a_gone_holder_is_readable_at_each_width() {
     };
     let stage = shared_stage().await;
     insert_silent(&stage, "payments-us", doc! {}).await;
+    insert_silent(&stage, "stopped", doc! { "paused": true }).await;
     let server = Server::start(&stage, &[]).await;
     size(&mut browser, 1280, 900).await;
     browser.open(&server.origin()).await;
@@ -163,6 +181,16 @@ async fn the_evidence_of_a_gone_holder_is_readable_at_each_width() {
         );
         browser.until(&is_whole).await;
     }
+    let paused = cell("stopped", "notes");
+    let nobody = "no candidate takes over while the lease is paused";
+    browser
+        .until(&format!("{paused}?.includes('; {nobody}; paused')"))
+        .await;
+    // Before the first data, the count is empty.
+    let is_apart = "(() => { const top = (at) => document.querySelector(at).getBoundingClientRect(); \
+         document.querySelector('#count').textContent = ''; \
+         return top('#legend summary').top >= top('#search').bottom; })()";
+    assert_eq!(browser.value(is_apart).await, true);
     open_details(&mut browser, "payments-us").await;
     let evidence = "document.querySelector('#evidence').textContent";
     browser

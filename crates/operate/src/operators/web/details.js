@@ -227,7 +227,7 @@ function renderFacts() {
     facts.push(["Request", doc.request && request(doc) + (doc.request.reason ? ` (${doc.request.reason})` : "")]);
     if (doc.candidates) {
       const ago = duration(doc.answered_ms + Math.max(0, now - at));
-      facts.push(["Candidates", `${doc.candidates.join(", ") || "none"} (as of the roll call ${ago} ago)`]);
+      facts.push(["Candidates", `${doc.present} (as of the roll call ${ago} ago)`]);
     }
     if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);
   }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::super::observed::{ObservedDocument, Silence, wall};
 use super::super::render;
-use super::super::roll_call::Roll;
+use super::super::roll_call::{Roll, names};
 use super::board::{Link, Position, Snapshot};
 use super::site::Shared;
 use leasehold_clock::boot_now;
@@ -194,6 +194,7 @@ pub(super) fn details(board: &Snapshot, seen: &ObservedDocument, now: BootTime) 
             if let Some(last) = board.roll_call(&seen.entry.name) {
                 let present = last.present.iter();
                 object["candidates"] = present.map(|one| one.identity.as_str()).collect();
+                object["present"] = names(&last.present).into();
                 object["answered_ms"] = millis(now.since(last.at)).into();
             }
             object

@@ -1,5 +1,5 @@
-//! Asks the candidates of each silent lease to report, once for each silence. All browsers share
-//! the answers.
+//! Asks the candidates of each silent lease to report, at a slow rate, because a candidate may
+//! start during the silence. All browsers share the answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,19 +16,21 @@ use leasehold_mongodb::store::RetryPolicy;
 
 /// Interval between checks for silent leases; limits the rate of roll calls.
 const CHECKED_AFTER: Duration = Duration::from_secs(1);
-/// Time after which candidates are asked again if MongoDB did not accept the roll call.
-const RETRIED_AFTER: Duration = Duration::from_secs(30);
+/// Interval between roll calls of a silent lease.
+const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 pub(super) struct SilentLeases {
     session: Session,
     next_check: BootTime,
-    asked: BTreeMap<String, AskedOnce>,
+    asked: BTreeMap<String, LastCall>,
     calls: JoinSet<(String, Revision, Roll, bool)>,
 }
 
-struct AskedOnce {
+struct LastCall {
     /// The last renewal before the silence.
     revision: Revision,
+    at: BootTime,
+    /// `None` while the roll call is under way, or if another roll call would fail.
     again_at: Option<BootTime>,
 }
 
@@ -42,8 +44,8 @@ impl SilentLeases {
         }
     }
 
-    /// Asks the candidates of silent leases that were not asked since the last renewal. At the
-    /// maximum number of roll calls, further leases wait for a later call of this function.
+    /// Asks the candidates of silent leases that were not asked recently. At the maximum number of
+    /// roll calls, further leases wait for a later call of this function.
     pub(super) fn call(&mut self, board: &Snapshot) {
         let now = boot_now();
         if now < self.next_check {
@@ -51,8 +53,11 @@ impl SilentLeases {
         }
         self.next_check = now + CHECKED_AFTER;
         self.asked.retain(|name, _| board.get(name).is_some());
-        for (name, revision) in board.silent_leases(now) {
-            let is_asked = |asked: &AskedOnce| {
+        let mut silent: Vec<_> = board.silent_leases(now).collect();
+        // No lease waits longer than others.
+        silent.sort_by_key(|(name, _)| self.asked.get(*name).map(|asked| asked.at));
+        for (name, revision) in silent {
+            let is_asked = |asked: &LastCall| {
                 asked.revision == revision && asked.again_at.is_none_or(|again| now < again)
             };
             if self.calls.len() >= CALLS_MAX {
@@ -65,8 +70,9 @@ impl SilentLeases {
             if self.asked.get(name).is_some_and(is_asked) {
                 continue;
             }
-            let asked = AskedOnce {
+            let asked = LastCall {
                 revision,
+                at: now,
                 again_at: None,
             };
             self.asked.insert(name.to_owned(), asked);
@@ -74,7 +80,7 @@ impl SilentLeases {
             self.calls.spawn(async move {
                 let answered = candidates(&session, &lease, ANSWER_MAX, |_| false).await;
                 let (roll, retries) = match answered {
-                    Ok(present) => (Roll::Answered(present), false),
+                    Ok(present) => (Roll::Answered(present), true),
                     Err(failure) => {
                         debug!(%lease, why = %failure, "cannot ask the candidates to report");
                         // The page names no servers and no users.
@@ -93,7 +99,7 @@ impl SilentLeases {
             match self.calls.join_next().await {
                 Some(Ok((name, revision, roll, retries))) => {
                     if let Some(asked) = self.asked.get_mut(&name).filter(|_| retries) {
-                        asked.again_at = Some(boot_now() + RETRIED_AFTER);
+                        asked.again_at = Some(boot_now() + CALLED_AGAIN_AFTER);
                     }
                     return (name, revision, roll);
                 }
