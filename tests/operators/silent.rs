@@ -25,7 +25,7 @@ const LAST_WRITE: &str = "silent; last write 6m";
 const EXPIRES: &str = "s ago by the holder's clock; others take over after watching for 24s";
 
 #[tokio::test]
-async fn nobody_takes_over_from_a_killed_leader_while_the_lease_is_paused() {
+async fn no_candidate_takes_over_from_a_killed_leader_while_the_lease_is_paused() {
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let lease = dead_leader(&stage).await;
     stage.stored().set(doc! { "paused": true }).await;
