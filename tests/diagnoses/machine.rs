@@ -112,8 +112,8 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     };
     let (second, by) = locked(run("directory of another daemon", &|_| {}), "daemon");
     let second = second
-        .says("has locked it; to fix: stop that process")
-        .says(&by);
+        .says(&format!(" is used by {by}"))
+        .says("; to fix: stop that process");
     let (claim, by) = locked(run("claim locked by another program", &|_| {}), "claim");
     let quick = [
         "--lease-duration=3s",
@@ -126,8 +126,8 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     let claim = quick.iter().fold(claim, |claim, flag| claim.flag(flag));
     let claim = claim
         .says("waiting for another program to unlock the claim file of the status directory")
-        .says("cannot lock claim in status directory ")
-        .says(&by);
+        .says("the claim file of status directory ")
+        .says(&format!(" is locked by {by}"));
     let full = run("full disk", &|path| fs::create_dir(path).unwrap());
     let disk = full.path("status").display().to_string();
     let full = full

@@ -37,7 +37,7 @@ pub use schema::{
     DEFAULT_TOML, KEYS, Key, Reload, ValueType, find, is_section, near, nearest, suggest,
     suggest_key,
 };
-pub use secret::{MASK, Secret, UriSource, looks_secret, shown, shown_path};
+pub use secret::{MASK, Secret, UriSource, looks_secret, shown, shown_path, unreadable};
 pub use sections::{
     Config, HttpConfig, IdentityConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig,
     MongoConfig, StatusConfig, WorkloadConfig,

@@ -143,7 +143,7 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, Stri
 }
 
 /// Returns why a file cannot be read, and the remedy. `creation` is appended to "create it".
-pub(super) fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
+pub fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
             format!("there is no such file; create it{creation}, or correct {setting}")

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::CLAIM_FILE;
 use leasehold_host::cause::cause;
 use leasehold_host::occupant::{self, named};
 use leasehold_host::{CommandError, exit};
@@ -40,9 +41,11 @@ fn refused(what: String, error: &io::Error, remedy: &str) -> CommandError {
 pub(super) fn locked(directory: &Path, file: &str) -> CommandError {
     let by = named(&occupant::of_file(&directory.join(file)));
     let directory = directory.display();
-    let what = format!("cannot lock {file} in status directory {directory}");
+    let what = match file {
+        CLAIM_FILE => format!("the claim file of status directory {directory} is locked by {by}"),
+        _ => format!("status directory {directory} is used by {by}"),
+    };
     CommandError::new(exit::CONFIGURATION, what)
-        .because(format!("{by} has locked it"))
         .to_fix("stop that process, or give each daemon a status.directory of its own")
 }
 

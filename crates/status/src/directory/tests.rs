@@ -18,7 +18,8 @@ pub(super) fn orders() -> ResourceName {
 }
 
 pub(super) fn is_locked(error: &CommandError) -> bool {
-    error.what.starts_with("cannot lock ")
+    let starts = ["status directory ", "the claim file of status directory "];
+    starts.iter().any(|start| error.what.starts_with(start))
 }
 
 /// Opens a directory that is not in use. Retries, because a child that another test has forked
@@ -129,7 +130,7 @@ fn the_guard_of_a_longer_lease_is_awaited() {
     let memory = loop {
         match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends) {
             // A child that another test has forked holds the lock, as in `opened`.
-            Err(error) if error.what.starts_with("cannot lock daemon ") => {}
+            Err(error) if error.what.starts_with("status directory ") => {}
             done => break done.unwrap().1,
         }
     };

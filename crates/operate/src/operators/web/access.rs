@@ -21,7 +21,7 @@ use super::super::render::short;
 use super::guesses::Guesses;
 use super::page::nonce;
 use leasehold_clock::boot_now;
-use leasehold_config::Secret;
+use leasehold_config::{Secret, unreadable};
 use leasehold_core::election::BootTime;
 use leasehold_host::bounded_file::open_without_waiting;
 
@@ -237,7 +237,8 @@ fn refreshed(path: &Path, known: &mut Option<StoredToken>) -> Result<Secret, Str
 }
 
 fn read(path: &Path) -> Result<StoredToken, String> {
-    let failed = |error: io::Error| leasehold_host::cause::cause(&error);
+    let creation = " with a token for visitors";
+    let failed = |error: io::Error| unreadable(&error, creation, "--token-file");
     let file = open_without_waiting(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     if found.mode() & PERMISSIONS_OF_OTHERS != 0 {
@@ -252,7 +253,7 @@ fn read(path: &Path) -> Result<StoredToken, String> {
     let mut file = file.take(TOKEN_BYTES_MAX);
     file.read_to_string(&mut text).map_err(failed)?;
     match text.trim() {
-        "" => Err("it is empty".to_owned()),
+        "" => Err("it is empty; write a token for visitors into it".to_owned()),
         token => Ok(StoredToken {
             token: Secret::new(token),
             state: state(&found),
@@ -303,17 +304,14 @@ mod tests {
         let missing = directory.path().join("missing");
         let path = |token, mode| file(directory.path(), token, mode);
         for (path, why) in [
-            (missing, "No such file"),
+            (missing, "there is no such file; create it"),
             (path(" \n", 0o600), "it is empty"),
         ] {
             let error = VisitorAccess::new(Some(path), 1)
                 .await
                 .expect_err("refused")
                 .to_string();
-            assert!(
-                error.to_lowercase().contains(&why.to_lowercase()),
-                "{error}"
-            );
+            assert!(error.contains(why), "{error}");
         }
         let error = VisitorAccess::new(Some(path("x", 0o604)), 1)
             .await
