@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
-use super::help::{WIDTH_MAX, arranged, width, with_tip};
+use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
 use crate::config::{MASK, looks_secret};
 use crate::exit;
 use leasehold_host::terminal::color;
@@ -45,10 +45,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     if arguments.last().is_some_and(|last| last == "--") {
         // The usual cause is an empty variable in a script. Without this check, leasehold would
         // start without a command.
-        return Err(command().error(
-            ErrorKind::MissingRequiredArgument,
-            "a command is expected after --",
-        ));
+        let subcommand = matches.subcommand_name().unwrap_or_default();
+        return Err(wrong(subcommand, "a command is expected after --"));
     }
     without_effect(&matches)?;
     let CommandLine { invocation } = CommandLine::from_arg_matches_mut(&mut matches)?;
@@ -196,6 +194,9 @@ fn mask(message: &str, arguments: &[OsString]) -> String {
 /// Adds a remedy or a tip to the error about an unexpected argument. Removes clap's tip to pass an
 /// unknown flag after `--`, which would run the flag as a command.
 fn explained(mut error: Error, arguments: &[OsString]) -> Error {
+    if let Some(error) = without_value(arguments) {
+        return error;
+    }
     let unexpected = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unexpected)) => unexpected.clone(),
         _ => return with_tip(error, arguments),
@@ -216,7 +217,7 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         if let Some(near) = near {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         }
-        if ["name", "lease", "wait"].contains(&flag) {
+        if unexpected == "--wait" || NAMING.contains(&&*unexpected) {
             error = with_tip(error, arguments);
         }
     } else if let Some(pair) = negative_value(&unexpected, arguments) {
@@ -247,6 +248,25 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         };
     }
     error
+}
+
+/// Returns the error if clap took the `--` before the command as the value of a flag.
+fn without_value(arguments: &[OsString]) -> Option<Error> {
+    let dashes = arguments.iter().position(|argument| argument == "--")?;
+    let commands = command();
+    let subcommand = commands.find_subcommand(arguments.get(1)?)?;
+    let flag = arguments.get(dashes - 1)?.to_str()?;
+    let is_meant = |argument: &&Arg| {
+        let longs = argument.get_long_and_visible_aliases().unwrap_or_default();
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        let long = flag.strip_prefix("--");
+        long.is_some_and(|long| longs.contains(&long)) || short.as_deref() == Some(flag)
+    };
+    let mut flags = subcommand.get_arguments();
+    let meant =
+        flags.find(|argument| argument.is_allow_hyphen_values_set() && is_meant(argument))?;
+    let message = format!("a value is required for '{meant}' but none was supplied");
+    Some(wrong(subcommand.get_name(), &message))
 }
 
 /// Returns the flag and its value if clap took a negative value, such as `-1s`, for flags.

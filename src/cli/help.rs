@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::io::stdout;
 
-use clap::Command;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{Arg, Command};
 use rustix::termios::tcgetwinsize;
 
 use crate::config::nearest;
@@ -205,6 +205,36 @@ fn subcommands(command: &Command) -> String {
     list
 }
 
+/// Returns the subcommand that these words name.
+fn innermost<'a>(root: &'a Command, words: &[&str]) -> &'a Command {
+    let words = words.iter().take_while(|word| **word != "--");
+    let step = |command: &'a Command, word: &&str| command.find_subcommand(word).unwrap_or(command);
+    words.fold(root, step)
+}
+
+/// Flags that name a lease or lock in some commands.
+pub(super) const NAMING: [&str; 3] = ["--name", "--lease", "--lock"];
+
+/// Returns how this command's lease or lock is named; `None` if it takes neither.
+fn naming(command: &Command) -> Option<String> {
+    let flags: Vec<_> = command.get_arguments().filter_map(Arg::get_long).collect();
+    let kind = ["lease", "lock"]
+        .into_iter()
+        .find(|kind| flags.contains(kind))?;
+    let name = command.get_positionals().any(|it| it.get_id() == "name");
+    let name = if name { "NAME or " } else { "" };
+    let takes = format!("{} takes a {kind}: {name}--{kind} NAME", command.get_name());
+    let who = if kind == "lock" {
+        "holder"
+    } else {
+        "candidate"
+    };
+    Some(match flags.contains(&"identity") {
+        true => format!("{takes}; to name the {who}: --identity NAME"),
+        false => takes,
+    })
+}
+
 /// Suggests the command that the user probably needs, in an error about a subcommand or a missing
 /// name.
 pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
@@ -226,6 +256,9 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
             .find(|it| it.find_subcommand(name).is_some())
     };
     let names = root.get_subcommands().map(Command::get_name);
+    let inner = innermost(&root, &words);
+    let has_flag = |flag: &str| inner.get_arguments().any(|it| it.get_long() == Some(flag));
+    let member = nearest(&unknown, inner.get_subcommands().map(Command::get_name));
     let waits = ["step-down", "transfer", "pause", "resume"]
         .iter()
         .any(|word| given(word));
@@ -240,6 +273,12 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         ErrorKind::UnknownArgument if unexpected == "--wait" && waits => {
             "to limit the wait: --timeout DURATION".to_owned()
         }
+        ErrorKind::UnknownArgument if NAMING.contains(&unexpected) && !is_list => {
+            match naming(inner) {
+                Some(tip) => tip,
+                None => return error,
+            }
+        }
         ErrorKind::MissingRequiredArgument
             if given("break") && given("--yes") && !given("--force") =>
         {
@@ -247,6 +286,12 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         }
         ErrorKind::InvalidSubcommand if is_list && ["list", "ls", "get"].contains(&&*unknown) => {
             "the list needs no subcommand".to_owned()
+        }
+        ErrorKind::InvalidSubcommand if is_list && let Some(near) = member => {
+            format!("a similar command exists: '{near}'")
+        }
+        ErrorKind::InvalidSubcommand if is_list && has_flag(&unknown) => {
+            format!("an option has this name: '--{unknown}'")
         }
         ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if is_list => {
             format!("to show one of them: leasehold describe {unknown}")

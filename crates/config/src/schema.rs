@@ -165,7 +165,8 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
     near(unknown, known).into_iter().next()
 }
 
-/// Returns the names that `unknown` is probably a misspelling of, most similar first.
+/// Returns the names that `unknown` is probably a misspelling of, most similar first. Another case
+/// is less different than another letter.
 pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     /// Limits the comparison, whose time is quadratic.
     const LENGTH_MAX: usize = 64;
@@ -173,9 +174,13 @@ pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         return Vec::new();
     }
     let known = known.into_iter();
-    let known = known.map(|name| (strsim::osa_distance(unknown, name), name));
+    let lower = unknown.to_lowercase();
+    let known = known.map(|name| {
+        let edits = strsim::osa_distance(&lower, &name.to_lowercase());
+        ((edits, strsim::osa_distance(unknown, name)), name)
+    });
     let mut near: Vec<_> = known
-        .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
+        .filter(|((edits, _), name)| *edits <= (name.len() / 3).max(1))
         .collect();
     near.sort_by_key(|(edits, _)| *edits);
     near.into_iter().map(|(_, name)| name).collect()
@@ -376,6 +381,15 @@ mod tests {
         assert_eq!(key.default(), "18s");
         assert_eq!(find("lease.nonsense"), None);
         assert_eq!(find("nonsense"), None);
+    }
+
+    #[test]
+    fn case_is_the_least_difference() {
+        assert_eq!(near("DEMO", ["other", "demo"]), ["demo"]);
+        assert_eq!(
+            near("Demo-2", ["DEMO-2", "Demo-3", "demo-2"]),
+            ["demo-2", "DEMO-2", "Demo-3"]
+        );
     }
 
     #[test]

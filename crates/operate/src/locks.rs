@@ -20,6 +20,8 @@ use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
+/// Accepted, since scripts pass the flags of `lock` on; hidden, since these commands hold nothing.
+const IDENTITY: &str = "identity.name";
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 const HELP: &str = "\
@@ -58,7 +60,7 @@ write was applied; 78 configuration.";
 
 /// Arguments of `leasehold locks`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_arg(IDENTITY, |unused| unused.hide(true)))]
 pub struct LocksArgs {
     // These flags may precede or follow the subcommand.
     #[command(flatten)]
@@ -94,6 +96,7 @@ enum LocksCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg(IDENTITY, |unused| unused.hide(true)))]
 struct BreakArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,
@@ -110,6 +113,7 @@ struct BreakArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg(IDENTITY, |unused| unused.hide(true)))]
 struct PruneArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,

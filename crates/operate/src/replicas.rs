@@ -20,6 +20,7 @@ use serde_json::json;
 
 pub(crate) use self::asking::{NoStatus, status_of};
 use crate::operators::render::{or_dash, short};
+use crate::table::counted;
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, connecting, run_to_end, say};
 use leasehold_clock::boot_now;
@@ -249,7 +250,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let (found, answering) = (replicas.len(), states.len());
     match args.expect {
         Some(expected) if usize::try_from(expected) != Ok(found) => problem(
-            format!("{} found, {expected} expected", counted(found)),
+            format!("{} found, {expected} expected", counted(found, "replica")),
             match usize::try_from(expected) {
                 Ok(expected) if expected < found => "stop the extra replicas, or raise --expect",
                 _ => {
@@ -277,7 +278,10 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     }
     if answering + foreign < found {
         problem(
-            format!("{} without an answer", counted(found - answering - foreign)),
+            format!(
+                "{} without an answer",
+                counted(found - answering - foreign, "replica")
+            ),
             "check that the daemon runs, and that its http.listen accepts connections from here",
         );
     }
@@ -304,7 +308,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let unknown = states.iter().filter(is_unknown).count();
     if unknown > 0 {
         problem(
-            format!("{} without a known role", counted(unknown)),
+            format!("{} without a known role", counted(unknown, "replica")),
             "run leasehold check on their machines: their last answer from MongoDB is older than a lease duration",
         );
     }
@@ -377,13 +381,6 @@ fn seen_holder(
     Some((what, remedy))
 }
 
-fn counted(count: usize) -> String {
-    match count {
-        1 => "1 replica".to_owned(),
-        count => format!("{count} replicas"),
-    }
-}
-
 fn joined(items: impl IntoIterator<Item = impl ToString>) -> String {
     let items = items.into_iter().map(|item| item.to_string());
     items.collect::<Vec<_>>().join(", ")
@@ -436,7 +433,7 @@ impl Round {
         let mut states = self.replicas.iter().flat_map(|replica| &replica.state);
         let leader = states.find(|state| state.leader);
         if let (true, Some(leader)) = (self.problems.is_empty(), leader) {
-            let count = counted(self.replicas.len());
+            let count = counted(self.replicas.len(), "replica");
             text += &format!("ok: {count}, one leader: {}\n", leader.identity);
         }
         // Another program could answer with terminal escape sequences.

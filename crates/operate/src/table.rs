@@ -201,6 +201,12 @@ fn continued(prose: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Returns "1 lease" or "2 leases".
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 pub(crate) fn cut(line: &str, max: usize) -> String {
     if line.width() <= max {
         return line.to_owned();
@@ -218,6 +224,12 @@ pub(crate) fn cut(line: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        let counts = [0, 1, 2].map(|count| counted(count, "lease"));
+        assert_eq!(counts, ["0 leases", "1 lease", "2 leases"]);
+    }
 
     #[test]
     fn columns_are_aligned_by_what_a_terminal_shows() {

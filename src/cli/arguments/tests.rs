@@ -137,6 +137,35 @@ fn tips_name_the_probable_flag_or_the_dashes() {
         (&["locks", "orders"], "leasehold describe orders"),
         (&["locks", "--name", "orders"], "leasehold describe NAME"),
         (&["lease"], "a similar command exists: 'leases'"),
+        (
+            &["locks", "brake", "jobs"],
+            "similar command exists: 'break'",
+        ),
+        (
+            &["locks", "help", "brek"],
+            "similar command exists: 'break'",
+        ),
+        (&["leases", "watch"], "an option has this name: '--watch'"),
+        (
+            &["lock", "x", "--lease", "demo", "--", "true"],
+            "lock takes a lock: NAME or --lock NAME;",
+        ),
+        (
+            &["step-down", "--lock", "jobs"],
+            "step-down takes a lease: NAME or --lease NAME\n",
+        ),
+        (
+            &["locks", "break", "--lease", "jobs"],
+            "break takes a lock: NAME or --lock NAME\n",
+        ),
+        (
+            &["run", "--name", "me"],
+            "run takes a lease: --lease NAME; to name the candidate: --identity NAME\n",
+        ),
+        (
+            &["replicas", "a:1", "--lock", "jobs"],
+            "replicas takes a lease: --lease NAME\n",
+        ),
         (&["retire", "orders"], "leasehold leases retire"),
         (&["list"], "leasehold leases, leasehold locks"),
         (&["unlock", "jobs"], "leasehold locks break"),
@@ -158,6 +187,14 @@ fn tips_name_the_probable_flag_or_the_dashes() {
         assert!(text.contains(tip), "{arguments:?}: {text}");
         assert_eq!(text.matches("tip").count(), 1, "{arguments:?}: {text}");
     }
+    for flag in ["--wait", "-w", "--timeout", "--once-per", "--slots"] {
+        let text = said(&["lock", "x", flag, "--", "true"]);
+        let required = "a value is required for '";
+        assert!(text.contains(required), "{flag}: {text}");
+        assert!(!text.contains("unexpected"), "{flag}: {text}");
+    }
+    let text = said(&["lock", "x", "--"]);
+    assert!(text.contains("Usage: leasehold lock"), "{text}");
     // A value that begins with a dash does not get the tip for a command.
     let text = said(&["lock", "jobs", "-w", "-1", "--", "true"]);
     assert!(text.contains("invalid value '-1' for '--wait"), "{text}");
@@ -168,6 +205,21 @@ fn tips_name_the_probable_flag_or_the_dashes() {
         text.contains("invalid value '-1s' for '--timeout'"),
         "{text}"
     );
+}
+
+#[test]
+fn the_commands_that_hold_nothing_do_not_offer_an_identity() {
+    let mut hidden = 0;
+    each_command(&mut command(), "leasehold", &mut |command, path| {
+        let mut arguments = command.get_arguments();
+        if let Some(identity) = arguments.find(|it| it.get_id() == "identity.name") {
+            let is_hidden = identity.is_hide_set();
+            assert_eq!(is_hidden, path.starts_with("leasehold locks"), "{path}");
+            hidden += usize::from(is_hidden);
+        }
+    });
+    assert_eq!(hidden, 3);
+    assert!(parsed(&["locks", "--identity", "me"]).is_ok());
 }
 
 /// Calls `examine` with each command and its name, such as "locks break".
@@ -253,6 +305,9 @@ fn the_help_fits_and_keeps_its_examples() {
             .lines()
             .filter(|line| line.starts_with("  ") && !line.starts_with("    "))
         {
+            let check = example.split_once("leasehold check ");
+            let named = check.is_none_or(|(_, words)| words.contains("orders"));
+            assert!(named, "no lease: {example}");
             assert!(
                 help.lines().any(|line| line == example),
                 "{path}: {example}\n{help}"

@@ -63,7 +63,8 @@ pub(crate) fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {
     let names = || known.iter().copied();
     let mut similar = near(name, names());
     if similar.is_empty() {
-        let longer = names().filter(|longer| longer.starts_with(name));
+        let start = name.to_lowercase();
+        let longer = names().filter(|longer| longer.to_lowercase().starts_with(&start));
         // A common prefix of many names suggests none of them.
         let longer: Vec<_> = longer.take(NEAR_MAX + 1).collect();
         similar.extend(longer.iter().filter(|_| longer.len() <= NEAR_MAX));

@@ -21,7 +21,7 @@ use super::observed::{Followed, Observed, ObservedDocument};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
-use crate::table::{PassingLine, Row, Style, color, cut, lines, size, text};
+use crate::table::{PassingLine, Row, Style, color, counted, cut, lines, size, text};
 use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim};
@@ -52,6 +52,13 @@ impl Listing {
         }
     }
 
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Leases { .. } => "lease",
+            Self::Locks { .. } => "lock",
+        }
+    }
+
     fn shows(self, seen: &ObservedDocument) -> bool {
         let (Self::Leases { all } | Self::Locks { all }) = self;
         all || !seen.is_hidden()
@@ -67,8 +74,7 @@ impl Listing {
             Self::Leases { .. } => "retired lease",
             Self::Locks { .. } => "pruned lock",
         };
-        let plural = if hidden == 1 { "" } else { "s" };
-        (hidden > 0).then(|| format!("{hidden} {what}{plural} not shown (--all)"))
+        (hidden > 0).then(|| format!("{} not shown (--all)", counted(hidden, what)))
     }
 
     fn rows(self, observed: &Observed, rolls: &Rolls, now: BootTime) -> Vec<Row> {
@@ -392,12 +398,12 @@ fn draw(
     let total = lines.len();
     *first_line = (*first_line).min(total.saturating_sub(visible));
     let last_line = (*first_line + visible).min(total);
-    let ((_, noun, _), documents) = (listing.parts(), listing.shown(observed).count());
+    let documents = counted(listing.shown(observed).count(), listing.noun());
     let at = humantime::format_rfc3339_seconds(clock::wall_now());
     let place = session.place();
     // The important part comes first, because a narrow terminal truncates the line.
     let needs = if troubled == 1 { "needs" } else { "need" };
-    let title = format!("{documents} {noun}, {troubled} {needs} attention  {at}  {place}");
+    let title = format!("{documents}, {troubled} {needs} attention  {at}  {place}");
     let (footer, style) = match trouble {
         Some(trouble) => (format!("MongoDB reports no changes: {trouble}"), Style::Bad),
         None if total > visible => {
