@@ -120,7 +120,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("the directory is not locked", || {
-        let locked = matches!(&opened, Err(error) if error.what.contains("status directory "));
+        let locked = matches!(&opened, Err(error) if error.what.contains(" is used by "));
         if locked {
             opened = StatusDirectory::open(path, &orders());
         }

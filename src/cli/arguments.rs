@@ -253,7 +253,8 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
 /// Returns the error if clap took the `--` before the command as the value of a flag.
 fn without_value(arguments: &[OsString]) -> Option<Error> {
     let dashes = arguments.iter().position(|argument| argument == "--")?;
-    let commands = command();
+    let mut commands = command();
+    commands.build();
     let subcommand = commands.find_subcommand(arguments.get(1)?)?;
     let flag = arguments.get(dashes - 1)?.to_str()?;
     let is_meant = |argument: &&Arg| {

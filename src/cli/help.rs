@@ -216,8 +216,9 @@ fn innermost<'a>(root: &'a Command, words: &[&str]) -> &'a Command {
 pub(super) const NAMING: [&str; 3] = ["--name", "--lease", "--lock"];
 
 /// Returns how this command's lease or lock is named; `None` if it takes neither.
-fn naming(command: &Command) -> Option<String> {
-    let flags: Vec<_> = command.get_arguments().filter_map(Arg::get_long).collect();
+fn naming(command: &Command, unexpected: &str) -> Option<String> {
+    let shown = command.get_arguments().filter(|it| !it.is_hide_set());
+    let flags: Vec<_> = shown.filter_map(Arg::get_long).collect();
     let kind = ["lease", "lock"]
         .into_iter()
         .find(|kind| flags.contains(kind))?;
@@ -229,10 +230,12 @@ fn naming(command: &Command) -> Option<String> {
     } else {
         "candidate"
     };
-    Some(match flags.contains(&"identity") {
-        true => format!("{takes}; to name the {who}: --identity NAME"),
-        false => takes,
-    })
+    Some(
+        match unexpected == "--name" && flags.contains(&"identity") {
+            true => format!("{takes}; to name the {who}: --identity NAME"),
+            false => takes,
+        },
+    )
 }
 
 /// Suggests the command that the user probably needs, in an error about a subcommand or a missing
@@ -274,7 +277,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
             "to limit the wait: --timeout DURATION".to_owned()
         }
         ErrorKind::UnknownArgument if NAMING.contains(&unexpected) && !is_list => {
-            match naming(inner) {
+            match naming(inner, unexpected) {
                 Some(tip) => tip,
                 None => return error,
             }

@@ -174,13 +174,19 @@ pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         return Vec::new();
     }
     let known = known.into_iter();
-    let lower = unknown.to_lowercase();
+    // Swapped letters, as in "brake" for "break", are one mistake.
+    let letters = |name: &str| {
+        let mut letters: Vec<_> = name.to_lowercase().chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let (lower, written) = (unknown.to_lowercase(), letters(unknown));
     let known = known.map(|name| {
         let edits = strsim::osa_distance(&lower, &name.to_lowercase());
         ((edits, strsim::osa_distance(unknown, name)), name)
     });
     let mut near: Vec<_> = known
-        .filter(|((edits, _), name)| *edits <= (name.len() / 3).max(1))
+        .filter(|((edits, _), name)| *edits <= (name.len() / 3).max(1) || letters(name) == written)
         .collect();
     near.sort_by_key(|(edits, _)| *edits);
     near.into_iter().map(|(_, name)| name).collect()
@@ -386,6 +392,7 @@ mod tests {
     #[test]
     fn case_is_the_least_difference() {
         assert_eq!(near("DEMO", ["other", "demo"]), ["demo"]);
+        assert_eq!(near("brake", ["break", "prune"]), ["break"]);
         assert_eq!(
             near("Demo-2", ["DEMO-2", "Demo-3", "demo-2"]),
             ["demo-2", "DEMO-2", "Demo-3"]

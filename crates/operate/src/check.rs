@@ -35,7 +35,7 @@ const HELP: &str = "\
 Examples:
   leasehold check orders --mongodb-uri-file /etc/leasehold/uri
                              before the first start
-  leasehold check orders --output json | jq '.checks[] | select(.result == \"failed\")'
+  leasehold check orders -o json | jq '.checks[] | select(.result == \"failed\")'
                              in a pipeline or a probe
 
 It needs the same four rights on the collection as run, and no others. A running daemon of \
