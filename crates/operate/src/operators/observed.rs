@@ -176,8 +176,13 @@ impl Observed {
                 BTreeMap::from([(name, removed)])
             }
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
+                // Without a change stream, MongoDB may still answer reads.
+                let from = match event {
+                    ViewEvent::Failed(_) => answered,
+                    _ => clock::boot_now(),
+                };
                 let documents = self.documents.values_mut();
-                documents.for_each(|it| it.lose_sight(answered));
+                documents.for_each(|it| it.lose_sight(from));
                 BTreeMap::new()
             }
             ViewEvent::Streaming => BTreeMap::new(),

@@ -200,7 +200,7 @@ mod tests {
             };
             assert_eq!(cells(&observed, at(10))[0], "late");
             for _ in 0..2 {
-                let failed = ViewEvent::Polling(Failure::new("no answer", ""));
+                let failed = ViewEvent::Failed(Failure::new("no answer", ""));
                 observed.apply(failed, at(10));
                 assert_eq!(cells(&observed, at(12))[0], "late");
             }

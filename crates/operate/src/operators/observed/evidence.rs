@@ -173,6 +173,7 @@ impl Silence {
         if self.blind_since.is_none() {
             (self.blind_since, self.was_gone) = (Some(from), is_gone);
         }
+        self.blind_since = self.blind_since.map(|since| since.min(from));
     }
 
     pub(crate) fn blind_for(self, now: BootTime) -> Duration {
