@@ -190,7 +190,7 @@ impl Silence {
         now.since(self.since)
     }
 
-    /// Returns the time for which the holder was watched and did not renew: an outage does not count.
+    /// Returns how long the holder was watched without a renewal. An outage does not count.
     pub(crate) fn watched(self, now: BootTime) -> Duration {
         let until = self.blind_since.filter(|blind| self.since < *blind);
         until.unwrap_or(now).min(now).since(self.since)
