@@ -27,6 +27,14 @@ Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than request
 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
 interrupted the command. The last line then says how to withdraw the request.";
 
+const CANCEL_HELP: &str = "\
+Examples:
+  leasehold cancel orders
+                             exit code 0 too if the lease has no request
+
+Exit codes: 0 withdrawn, or no request to withdraw; 1 refused, because the lease is retired; 64 usage; 69 MongoDB \
+unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that interrupted the command.";
+
 const TIMEOUT_OF_REQUEST: &str = "Time limit of each wait [default: 10s]
 
 Maximum time to wait for MongoDB, and then for the effect of the request.";
@@ -123,8 +131,7 @@ pub enum OperatorCommand {
     #[command(after_help = examples("  leasehold resume orders"))]
     Resume(AwaitedArgs),
     /// Withdraw a request that the leader has not applied
-    #[command(after_help = examples("  leasehold cancel orders
-                             exit code 0 too if the lease has no request"))]
+    #[command(after_help = CANCEL_HELP)]
     Cancel(WriteArgs),
     /// Raise the token of a lease after a backup was restored
     ///
