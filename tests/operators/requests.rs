@@ -95,6 +95,7 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
         1,
         &[
             "x is not a candidate",
+            "asking the candidates (1s of 3s)\n",
             "answers came from: a, b",
             "no request written",
         ],
@@ -296,6 +297,8 @@ async fn roll_calls_at_the_same_time_miss_no_candidate() {
     let described = ["describe", &lease, "--candidates", "-o", "json"];
     let calls = (0..4).map(|_| leasehold(&stage, &described));
     for answer in futures_util::future::join_all(calls).await {
+        let asking = "asking the candidates (1s of 3s)\n";
+        assert_eq!(answer.stderr, asking, "in a pipe, the line appears once");
         let candidates = answer.json()["candidates"].clone();
         let names: Vec<_> = candidates
             .as_array()
@@ -321,4 +324,16 @@ async fn a_repeated_request_with_no_wait_does_not_wait() {
         .await
         .expect(0, &["step-down requested already"]);
     a.cont();
+}
+
+#[tokio::test]
+async fn the_exit_codes_of_a_cancellation_are_its_own() {
+    let stage = shared_stage().await;
+    let help = leasehold(&stage, &["cancel", "--help"]).await;
+    let help = help.expect(
+        0,
+        &["Exit codes: 0 withdrawn, or no request to withdraw; 1 "],
+    );
+    let waits = ["under way", "how to withdraw"];
+    assert!(!waits.iter().any(|it| help.stdout.contains(it)), "{help:?}");
 }

@@ -111,8 +111,11 @@ async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         kill_process(pid.expect("it runs"), signal).expect("wait for the child");
     };
-    let waiting = start(&stage, &["step-down", &lease]);
+    let mut waiting = start(&stage, &["step-down", &lease]);
     wait_requested(&stage).await;
+    // In a pipe, the line appears only once.
+    let awaited = "requested; waiting for a to step down (1s of 10s)\n";
+    wait_stderr(&mut waiting, awaited).await;
     signalled(&waiting, Signal::INT);
     ended(waiting)
         .await
@@ -123,6 +126,13 @@ async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
     ended(waiting)
         .await
         .expect(143, &["SIGTERM received", "the request stands", &remedy]);
+    leasehold(&stage, &["cancel", &lease]).await.expect(0, &[]);
+    let mut waiting = start(&stage, &["pause", &lease]);
+    wait_stderr(&mut waiting, "waiting for a to step down").await;
+    signalled(&waiting, Signal::INT);
+    let undo = format!("; to undo: leasehold resume {lease}");
+    let requested = "pause requested; a has not stepped down";
+    ended(waiting).await.expect(-2, &[requested, &undo]);
     a.cont();
 }
 
@@ -224,4 +234,26 @@ async fn an_attempt_with_an_unknown_outcome_stays_unknown() {
     let answer = answer.await.expect("no panic");
     answer.expect(69, &["the outcome is not known", "leasehold describe"]);
     assert!(a.leads());
+}
+
+#[tokio::test]
+async fn a_resume_waits_until_a_holder_that_steps_down_has_a_successor() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let (a, directory) = busy(&stage).await;
+    let b = stage.candidate("b").following("a", LONG).await;
+    b.wait_stream().await;
+    let lease = name(&stage).await;
+    let undo =
+        format!("pause requested; a has not stepped down; to undo: leasehold resume {lease}");
+    let pause = ["pause", &lease, "--no-wait"];
+    leasehold(&stage, &pause).await.expect(0, &[&undo]);
+    a.wait_role("stopping", LONG).await;
+    let resume = ["resume", &lease, "--timeout", "60s"];
+    let mut waiting = start(&stage, &resume);
+    wait_stderr(&mut waiting, "resumed; waiting for the next leader (1s of ").await;
+    wait_renewal(&stage).await;
+    wait_renewal(&stage).await;
+    assert!(waiting.try_wait().expect("wait for the child").is_none());
+    std::fs::write(directory.path().join("end"), "").expect("written");
+    ended(waiting).await.expect(0, &[" leads with token 2, "]);
 }

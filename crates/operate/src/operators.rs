@@ -310,11 +310,13 @@ impl Session {
         &self,
         name: &ResourceName,
         complete: impl Fn(&[Present]) -> bool,
+        note: fn(&str),
     ) -> Result<Vec<Present>, OperatorError> {
         // The deadline may have passed while the command watched the holder. Without time to
         // answer, every candidate would count as gone.
         let within = ANSWER_MAX.min(self.timeout);
-        let present = roll_call::candidates(self, name, within, complete).await;
+        let present = roll_call::candidates(self, name, within, complete);
+        let present = roll_call::announced(present, within, note).await;
         present.map_err(|failure| OperatorError::Store {
             doing: "ask the candidates to report",
             failure,

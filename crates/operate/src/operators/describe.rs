@@ -8,8 +8,8 @@ use super::leases::{RenewalWait, await_renewals};
 use super::lock_view::ObservedLock;
 use super::observed::{Evidence, Followed, Liveness, ObservedDocument, lock_of};
 use super::render::{self, ineffective, short};
-use super::roll_call::{ANSWER_MAX, Ask, Roll, names, roll};
-use super::{OperatorError, Session, missing};
+use super::roll_call::{ANSWER_MAX, Ask, Roll, announced, names, roll};
+use super::{OperatorError, Session, missing, say};
 use crate::table::description;
 use leasehold_cli::answer;
 use leasehold_clock as clock;
@@ -37,7 +37,10 @@ pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, C
     }
     session.lease(name, Some(entry)).await?;
     let called = match args.candidates {
-        true => Some(followed.during(roll(session, name, ANSWER_MAX)).await),
+        true => {
+            let answers = followed.during(roll(session, name, ANSWER_MAX));
+            Some(announced(answers, ANSWER_MAX, say).await)
+        }
         false => None,
     };
     let refused = called.as_ref().and_then(Roll::refused);

@@ -16,9 +16,10 @@ use tokio::io::unix::AsyncFd;
 
 use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
+use self::renewal_wait::waiting;
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
-use super::render::{self, short};
+use super::render;
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, counted, cut, lines, size, text};
@@ -169,12 +170,7 @@ pub(super) async fn await_renewals(
         until.filter(|until| *until > now)
     };
     let waits = until(&followed.observed, &Rolls::new()).map(|until| until.since(begun));
-    let waits = waits.or(calls.are_under_way().then_some(ANSWER_SOON));
-    let waiting = waits.map(|limit| {
-        let limit = short(limit);
-        let text = format!("waiting for renewals for up to {limit} (--observe 0s: do not wait)");
-        PassingLine::new(&text)
-    });
+    let waiting = waiting(waits, calls.are_under_way()).map(|text| PassingLine::new(&text));
     let deadline = begun + wait.doubtful;
     loop {
         let (until, now) = (

@@ -1,6 +1,7 @@
 //! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each command writes one
 //! request to the current claim, and waits for its effect.
 
+mod decision;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -11,13 +12,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use self::progress::{Progress, RequestDecision, decide, is_holder, words};
+use self::decision::{RequestDecision, decide, held_by_target, is_holder, words};
+use self::progress::Progress;
 use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
 use super::roll_call::{self, ANSWER_MAX, names};
 use super::{
     CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, hinted, say, system,
 };
+use leasehold_cli::connecting;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
 use leasehold_host::CommandError;
@@ -31,12 +34,13 @@ use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
 const OBSERVE_MIN: Duration = Duration::from_secs(4);
 const DOING: &str = "write the request";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
     Deciding,
     /// The request may have been written.
     Writing,
-    Recorded,
+    /// The request is in the document, and the lease had this holder.
+    Recorded(Option<Identity>),
     SteppedDown,
 }
 
@@ -54,7 +58,7 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, Co
     tokio::select! {
         outcome = request.perform() => outcome?.print(session, name, kind.as_str()),
         stop = stops.next() => {
-            let known = interrupted(*request.stage.borrow(), kind, name);
+            let known = interrupted(&request.stage.borrow(), kind, name);
             say(&format!("{stop} received; lease {name}: {known}"));
             Ok(stop.into())
         }
@@ -63,7 +67,7 @@ pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<Exit, Co
 
 /// Describes the state of a request when this command stops waiting, and how to withdraw the
 /// request.
-fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
+fn interrupted(stage: &Stage, kind: &ActionKind, name: &ResourceName) -> String {
     let hinted = |command: &str| hinted(&format!("{command} {name}"));
     let (describe, cancel) = (hinted("describe"), hinted("cancel"));
     match (stage, kind) {
@@ -74,15 +78,41 @@ fn interrupted(stage: Stage, kind: &ActionKind, name: &ResourceName) -> String {
         (Stage::Writing, _) => {
             format!("it may have been written; {describe} shows the lease")
         }
-        (_, ActionKind::Pause) => format!("paused; to undo: {}", hinted("resume")),
-        (_, ActionKind::Resume) => format!("resumed; to undo: {}", hinted("pause")),
+        (Stage::Recorded(Some(holder)), ActionKind::Pause) => format!(
+            "pause requested; {holder} has not stepped down{}",
+            undo(kind, name)
+        ),
+        (_, ActionKind::Pause) => format!("paused{}", undo(kind, name)),
+        (_, ActionKind::Resume) => format!("resumed{}", undo(kind, name)),
         (_, ActionKind::Cancel) => "request withdrawn".to_owned(),
-        (Stage::Recorded, _) => {
+        (Stage::Recorded(_), _) => {
             format!("the request stands, and the leader may still apply it; {cancel} withdraws it")
         }
         (Stage::SteppedDown, _) => format!(
             "the leader has stepped down, so the request cannot be withdrawn; {describe} shows the next one"
         ),
+    }
+}
+
+/// Returns the command that reverses a request, as text to append to a line.
+fn undo(kind: &ActionKind, name: &ResourceName) -> String {
+    let (what, command) = match kind {
+        ActionKind::StepDown | ActionKind::Transfer { .. } => ("to withdraw it", "cancel"),
+        ActionKind::Pause => ("to undo", "resume"),
+        ActionKind::Resume => ("to undo", "pause"),
+        _ => return String::new(),
+    };
+    format!("; {what}: {}", hinted(&format!("{command} {name}")))
+}
+
+/// Describes what a request waits for.
+fn awaited(stage: &Stage, kind: &ActionKind) -> String {
+    match (stage, kind) {
+        (_, ActionKind::Resume) => "resumed; waiting for the next leader".to_owned(),
+        (Stage::Recorded(Some(holder)), _) => {
+            format!("requested; waiting for {holder} to step down")
+        }
+        _ => "the leader has stepped down; waiting for the next leader".to_owned(),
     }
 }
 
@@ -145,12 +175,17 @@ impl<'a> PendingRequest<'a> {
                 None => (RequestResult::Already, " already"),
             };
             let mut message = format!("{} requested{already}", words(kind));
-            if let Some((holder, evidence)) = &silent {
-                message += &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
+            match (&silent, &lease.holder) {
+                (Some((holder, evidence)), _) => {
+                    message +=
+                        &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
+                }
+                (None, Some(holder)) if *kind == ActionKind::Pause => {
+                    message += &format!("; {} has not stepped down", holder.identity);
+                }
+                (None, _) => {}
             }
-            if matches!(kind, ActionKind::StepDown | ActionKind::Transfer { .. }) {
-                message += &format!("; to withdraw it: {}", hinted(&format!("cancel {name}")));
-            }
+            message += &undo(kind, name);
             let outcome = CommandOutcome::new(result, message);
             return Ok(outcome.with_evidence(silent.as_ref().map(|(_, evidence)| evidence), None));
         }
@@ -205,15 +240,14 @@ impl<'a> PendingRequest<'a> {
         loop {
             let held = followed.observed.lease();
             let held = held.filter(|(_, lease)| is_holder(lease, to));
-            let Some((silence, duration)) =
-                held.and_then(|(seen, lease)| Some((seen.silence, lease.lease_duration()?)))
+            let Some((silence, duration, lease)) =
+                held.and_then(|(seen, lease)| Some((seen.silence, lease.lease_duration()?, lease)))
             else {
                 let message = format!("{to} no longer holds the lease; nothing written");
                 return CommandOutcome::refused(message);
             };
             if silence.renewal_seen {
-                let message = format!("{to} holds it already; nothing written");
-                return CommandOutcome::already(message);
+                return held_by_target(&self.args.action.kind, lease, to);
             }
             let now = clock::boot_now();
             let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
@@ -241,7 +275,10 @@ impl<'a> PendingRequest<'a> {
         let called = clock::boot_now();
         let named = |candidate: &&Present| candidate.identity == *to;
         let answered = |present: &[Present]| present.iter().any(|present| named(&present));
-        let present = self.session.candidates(&self.args.name, answered).await?;
+        let present = self
+            .session
+            .candidates(&self.args.name, answered, self.note)
+            .await?;
         // The web page has no flags.
         let is_terminal = self.args.seen.is_none();
         let hint = is_terminal.then_some(" (--force: do not check)");
@@ -267,8 +304,9 @@ impl<'a> PendingRequest<'a> {
     /// of the lease.
     async fn write(&self, lease: &mut Box<LeaseRecord>) -> Result<Written, OperatorError> {
         let (session, RequestArgs { name, action, .. }) = (self.session, self.args);
-        let written = |sent| {
-            self.stage.send_replace(Stage::Recorded);
+        let written = |sent, lease: &LeaseRecord| {
+            let holder = lease.holder.as_ref().map(|holder| holder.identity.clone());
+            self.stage.send_replace(Stage::Recorded(holder));
             Ok(Written::At(sent, Some(action.id)))
         };
         let deadline = clock::boot_now() + session.timeout;
@@ -279,7 +317,7 @@ impl<'a> PendingRequest<'a> {
             self.stage.send_replace(Stage::Writing);
             let Answer { outcome, failure } = session.collection.act(name, lease, action).await;
             match (outcome, &failure) {
-                (Acted::Applied(()), _) => return written(sent),
+                (Acted::Applied(()), _) => return written(sent, lease),
                 // If the server refused this write, the server will not apply it later.
                 (_, Some(refused))
                     if refused.retry == RetryPolicy::Reconfigure && unknown.is_none() =>
@@ -315,7 +353,7 @@ impl<'a> PendingRequest<'a> {
             // applied.
             let own = Some(action.id.bytes());
             if now.actions.iter().any(|recorded| recorded.id == own) {
-                return written(sent);
+                return written(sent, &now);
             }
             *lease = now;
             match decide(&action.kind, self.args.seen, lease) {
@@ -352,7 +390,10 @@ impl<'a> PendingRequest<'a> {
             sleep(delay).await;
             roll_call::roll(&session, &name, within).await
         });
-        let (progress, now) = match self.effect(followed, progress).await {
+        let what = || awaited(&self.stage.borrow(), &self.args.action.kind);
+        let effect = self.effect(followed, progress);
+        let effect = connecting::announced(effect, timeout, self.note, what);
+        let (progress, now) = match effect.await {
             Ok(outcome) => return outcome,
             Err(pending) => pending,
         };
@@ -367,7 +408,8 @@ impl<'a> PendingRequest<'a> {
         mut progress: Progress,
     ) -> Result<CommandOutcome, (Progress, BootTime)> {
         let deadline = clock::boot_now() + self.session.timeout;
-        self.stage.send_replace(Stage::Recorded);
+        let holder = progress.former().cloned();
+        self.stage.send_replace(Stage::Recorded(holder));
         loop {
             let wakeup = progress.expires().unwrap_or(deadline).min(deadline);
             let event = followed.next(wakeup).await;

@@ -85,7 +85,7 @@ async fn answered(
     session: &Session,
     name: &ResourceName,
 ) -> Result<Option<CommandOutcome>, OperatorError> {
-    let present = session.candidates(name, |it| !it.is_empty()).await?;
+    let present = session.candidates(name, |it| !it.is_empty(), say).await?;
     let refusal = || {
         CommandOutcome::refused(format!(
             "in use: a candidate answers ({}); nothing written. Stop all candidates first",

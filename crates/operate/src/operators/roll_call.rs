@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::Session;
 use super::observed::{Evidence, Observed, lease};
 use super::render::{short, unclaimed};
+use leasehold_cli::connecting;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_mongodb::randomness::KernelRandomness;
@@ -156,6 +157,15 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
             Ok(present)
         }
     }
+}
+
+/// Waits for answers. If the wait takes longer than a second, notes what the command waits for.
+pub(super) async fn announced<T>(
+    answers: impl Future<Output = T>,
+    within: Duration,
+    note: fn(&str),
+) -> T {
+    connecting::announced(answers, within, note, || "asking the candidates".to_owned()).await
 }
 
 pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duration) -> Roll {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::observed::{ObservedDocument, lease};
-use super::super::roll_call::{Ask, Roll, Rolls};
+use super::super::render::short;
+use super::super::roll_call::{ANSWER_SOON, Ask, Roll, Rolls};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::mongo::operators::Present;
 
@@ -71,6 +72,19 @@ impl RenewalWait {
         });
         waits.max().unwrap_or_default()
     }
+}
+
+/// Describes what a command waits for: renewals for this time, or only candidates.
+pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<String> {
+    let (what, limit) = match renewals {
+        Some(limit) => ("waiting for renewals", limit),
+        None if asks => ("asking the candidates", ANSWER_SOON),
+        None => return None,
+    };
+    let limit = short(limit);
+    Some(format!(
+        "{what} for up to {limit} (--observe 0s: do not wait)"
+    ))
 }
 
 #[cfg(test)]
@@ -216,6 +230,16 @@ mod tests {
         expired.apply(failed, at(30));
         let [state, renewed, _] = cells(&expired, at(51));
         assert_eq!([&*state, &*renewed], ["expired", "> 50s"]);
+    }
+
+    #[test]
+    fn a_wait_for_candidates_alone_does_not_mention_renewals() {
+        let begins = |text: Option<String>, with| text.is_some_and(|it| it.starts_with(with));
+        let renewals = waiting(Some(4 * SECOND), true);
+        assert!(begins(renewals, "waiting for renewals for up to 4s ("));
+        let candidates = waiting(None, true);
+        assert!(begins(candidates, "asking the candidates for up to 1.5s ("));
+        assert_eq!(waiting(None, false), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Decides on a request and follows its progress. Uses neither IO nor a clock.
+//! Follows the progress of a request. Uses neither IO nor a clock.
 
 use std::time::Duration;
 
@@ -6,85 +6,10 @@ use super::super::observed::{Evidence, Liveness, Silence};
 use super::super::render::{ineffective, is_done, request, short};
 use super::super::roll_call::{Roll, names};
 use super::super::{CommandOutcome, Leader, RequestResult};
-use leasehold_core::election::{BootTime, Identity, RequestKind, Token, WallMillis};
+use super::decision::{is_standing, words};
+use leasehold_core::election::{BootTime, Identity, WallMillis};
 use leasehold_host::duration::shown;
-use leasehold_mongodb::store::mongo::operators::{
-    ActionId, ActionKind, ActionRecord, LeaseRecord, RequestEffect,
-};
-
-pub(super) enum RequestDecision {
-    Write,
-    /// An equal request is already pending. The command only waits for its effect.
-    Await,
-    /// The target of a transfer already holds the lease. The command checks that the holder renews.
-    Observe(Identity),
-    Answer(CommandOutcome),
-}
-
-/// Decides on a request. Refuses it if `seen` is given and differs from the current token.
-pub(super) fn decide(
-    kind: &ActionKind,
-    seen: Option<Token>,
-    lease: &LeaseRecord,
-) -> RequestDecision {
-    use RequestDecision::{Answer, Await, Observe, Write};
-
-    let (is_held, paused) = (lease.holder.is_some(), lease.lease.paused);
-    let refused = |why: String| Answer(CommandOutcome::refused(why + "; nothing written"));
-    let already = |why: &str| Answer(CommandOutcome::already(format!("{why}; nothing written")));
-    let token = lease.lease.token;
-    if let Some(seen) = seen.filter(|seen| *seen != token) {
-        return refused(format!("the token is now {token}, not {seen}"));
-    }
-    if lease.is_retired() {
-        // Any action would end the retirement.
-        return refused("retired, so no candidate leads".to_owned());
-    }
-    match kind {
-        ActionKind::StepDown | ActionKind::Transfer { .. } if !is_held && paused => {
-            refused("paused, so no candidate leads".to_owned())
-        }
-        ActionKind::StepDown if !is_held => refused("no candidate leads".to_owned()),
-        ActionKind::Transfer { to, .. } if !is_held => refused(format!(
-            "no candidate leads, so no leader can hand over to {to}"
-        )),
-        ActionKind::Transfer { to, .. } if is_holder(lease, to) => Observe(to.clone()),
-        ActionKind::Pause if paused && !is_held => already("paused already"),
-        ActionKind::Pause if paused => Await,
-        ActionKind::Resume if !paused => already("it is not paused"),
-        ActionKind::Cancel if lease.request.is_none() => already("no request to cancel"),
-        _ if is_standing(kind, lease) => Await,
-        _ => Write,
-    }
-}
-
-pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
-    let holder = lease.held_by();
-    holder.is_some_and(|holder| holder.identity == *identity)
-}
-
-/// Returns true if an equal request is pending and will have an effect.
-pub(super) fn is_standing(kind: &ActionKind, lease: &LeaseRecord) -> bool {
-    let standing = lease
-        .request
-        .as_ref()
-        .and_then(|it| it.request.as_ref().ok());
-    let is_equal = standing.is_some_and(|request| match (kind, &request.kind) {
-        (ActionKind::StepDown, RequestKind::StepDown) => true,
-        (ActionKind::Transfer { to, .. }, RequestKind::Transfer(of)) => of.identity == *to,
-        _ => false,
-    });
-    is_equal && lease.effect() == Some(RequestEffect::Effective)
-}
-
-pub(super) fn words(kind: &ActionKind) -> String {
-    match kind {
-        ActionKind::Transfer { to, .. } => format!("transfer to {to}"),
-        ActionKind::Resume => "resumption".to_owned(),
-        ActionKind::Cancel => "cancellation".to_owned(),
-        kind => kind.as_str().replace('_', "-"),
-    }
-}
+use leasehold_mongodb::store::mongo::operators::{ActionId, ActionKind, ActionRecord, LeaseRecord};
 
 pub(super) struct Progress {
     kind: ActionKind,
@@ -101,6 +26,8 @@ pub(super) struct Progress {
     latest: Option<[u8; 16]>,
     /// Instant at which the former holder was first seen to have released the lease.
     released: Option<BootTime>,
+    /// The candidate that the released lease was reserved for, if this was seen.
+    reserved_for: Option<Identity>,
     blind: bool,
     /// The evidence at the time of the request if the holder seemed to be gone.
     pub(super) gone: Option<Evidence>,
@@ -125,6 +52,7 @@ impl Progress {
             awaited: action,
             latest: action.map(ActionId::bytes).or_else(|| last?.id),
             released: None,
+            reserved_for: None,
             blind: false,
             gone: None,
         }
@@ -142,6 +70,10 @@ impl Progress {
             return Some(deleted.after(at.since(self.sent)));
         };
         self.blind = false;
+        if self.kind == ActionKind::Cancel {
+            // The applied write is the whole effect, so there is no change to wait for.
+            return Some(self.cancelled(at));
+        }
         if let Some(awaited) = self.awaited {
             let mut actions = lease.actions.iter();
             if !actions.any(|action| action.id == Some(awaited.bytes())) {
@@ -156,29 +88,14 @@ impl Progress {
         let successor = holder.filter(|holder| Some(holder.claim) != former);
         if former.is_some() && (holder.is_none() || successor.is_some()) {
             self.released.get_or_insert(at);
+            let reserved_for = lease.lease.reserved_for.as_ref();
+            let reserved_for = reserved_for.map(|it| it.identity.clone());
+            self.reserved_for = reserved_for.or(self.reserved_for.take());
         }
-        let leads = match self.kind {
-            // A holder from before the pause may have exited, so only a renewal proves that it
-            // leads.
-            ActionKind::Resume if former.is_some() && self.silence.renewal_seen => holder,
-            _ => successor,
-        };
+        // A renewal does not prove that a holder from before the pause still leads, because a
+        // holder that steps down renews until it releases the lease.
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
-            ActionKind::Cancel => {
-                let gone = self.former().zip(self.gone);
-                let effect = match (ineffective(&self.before), gone) {
-                    (Some(why), _) => format!("it had no effect: {why}"),
-                    (None, _) if is_done(&self.before) => "it was done already".to_owned(),
-                    (None, Some((former, _))) => format!("{former} has not applied it"),
-                    (None, None) => "the holder may have begun to apply it".to_owned(),
-                };
-                let holder =
-                    gone.map(|(former, gone)| format!("; {former} is {}", gone.words(None, at)));
-                let message = format!("request withdrawn; {effect}{}", holder.unwrap_or_default());
-                let outcome = CommandOutcome::new(RequestResult::Done, message);
-                Some(outcome.with_evidence(self.gone.as_ref(), None))
-            }
             ActionKind::Pause if !paused => {
                 let by = self.author(lease, &ActionKind::Resume);
                 self.superseded(at, format!("it was resumed meanwhile{by}"))
@@ -215,11 +132,11 @@ impl Progress {
                 let leads = self::leads(leader(lease).as_ref());
                 let how = match self.overruled(lease) {
                     Some(how) => format!("{how}; {leads}"),
-                    None => format!("{leads}, since {to} did not acquire it in time"),
+                    None => format!("{leads}{}", self.missed(lease, to)),
                 };
                 self.superseded(at, how)
             }
-            ActionKind::StepDown if leads.is_some() && self.acquired_again(lease) => {
+            ActionKind::StepDown if successor.is_some() && self.acquired_again(lease) => {
                 let leads = self::leads(leader(lease).as_ref());
                 self.superseded(
                     at,
@@ -229,7 +146,7 @@ impl Progress {
                 )
             }
             ActionKind::Resume | ActionKind::StepDown | ActionKind::Transfer { .. }
-                if leads.is_some() =>
+                if successor.is_some() =>
             {
                 let leader = leader(lease);
                 self.done(at, self::leads(leader.as_ref()), leader)
@@ -238,18 +155,58 @@ impl Progress {
         }
     }
 
-    fn former(&self) -> Option<&Identity> {
+    pub(super) fn former(&self) -> Option<&Identity> {
         self.before.holder.as_ref().map(|holder| &holder.identity)
+    }
+
+    fn cancelled(&self, at: BootTime) -> CommandOutcome {
+        let gone = self.former().zip(self.gone);
+        let effect = match (ineffective(&self.before), gone) {
+            (Some(why), _) => format!("it had no effect: {why}"),
+            (None, _) if is_done(&self.before) => "it was done already".to_owned(),
+            (None, Some((former, _))) => format!("{former} has not applied it"),
+            (None, None) => "the holder may have begun to apply it".to_owned(),
+        };
+        let holder = gone.map(|(former, gone)| format!("; {former} is {}", gone.words(None, at)));
+        let message = format!("request withdrawn; {effect}{}", holder.unwrap_or_default());
+        let outcome = CommandOutcome::new(RequestResult::Done, message);
+        outcome.with_evidence(self.gone.as_ref(), None)
+    }
+
+    /// Returns the recorded reason why the former holder's leadership ended.
+    fn reason<'a>(&self, lease: &'a LeaseRecord) -> Option<&'a str> {
+        let mut ended = lease.history.iter().rev();
+        let ended = ended.find(|ended| ended.token == self.before.holder_token());
+        ended.and_then(|ended| ended.reason.as_deref())
     }
 
     /// Returns true if the former holder leads again, and no request ended its former leadership.
     fn acquired_again(&self, lease: &LeaseRecord) -> bool {
-        let ended = lease.history.iter().rev();
-        let mut ended = ended.filter(|ended| ended.token == self.before.holder_token());
-        let reason = ended.next().and_then(|ended| ended.reason.as_deref());
+        let reason = self.reason(lease).unwrap_or("requested");
         let holder = lease.holder.as_ref().map(|holder| &holder.identity);
-        holder == self.former()
-            && !["requested", "transferred"].contains(&reason.unwrap_or("requested"))
+        holder == self.former() && !["requested", "transferred"].contains(&reason)
+    }
+
+    /// Describes why a candidate other than `to` leads, as far as the lease shows it.
+    fn missed(&self, lease: &LeaseRecord, to: &Identity) -> String {
+        let Some((former, reason)) = self.former().zip(self.reason(lease)) else {
+            return format!(", not {to}");
+        };
+        let earlier = self.before.request.as_ref().and_then(|it| it.to.as_ref());
+        match (reason, &self.reserved_for) {
+            ("requested", _) => format!(": {former} was already applying an earlier step-down"),
+            ("transferred", Some(other)) if other != to => {
+                format!(": {former} was already applying an earlier transfer to {other}")
+            }
+            // Without a view of the reservation, either transfer may have been applied.
+            ("transferred", None) if earlier.is_some_and(|it| it != to.as_str()) => {
+                format!(", not {to}")
+            }
+            ("transferred", _) => format!(", since {to} did not acquire it in time"),
+            (reason, _) => format!(
+                ": {former} did not apply the transfer; its leadership ended with the reason {reason}"
+            ),
+        }
     }
 
     fn later<'a>(&self, lease: &'a LeaseRecord) -> &'a [ActionRecord] {
@@ -350,11 +307,16 @@ impl Progress {
                  describe shows it"
             ),
             (former, gone) if self.kind == ActionKind::Resume => {
-                let gone = former.zip(gone).filter(|_| !self.is_released());
-                let gone =
-                    gone.map(|(former, gone)| format!("; {former} is {}", gone.words(roll, now)));
-                let gone = gone.unwrap_or_default();
-                format!("resumed{gone}; no candidate has acquired the lease within {waited}")
+                let holder = match (former.filter(|_| !self.is_released()), gone) {
+                    (Some(former), Some(gone)) => {
+                        format!("; {former} is {}", gone.words(roll, now))
+                    }
+                    (Some(former), None) => format!(
+                        "; {former} still holds the lease, and may be stepping down for the earlier pause"
+                    ),
+                    (None, _) => String::new(),
+                };
+                format!("resumed{holder}; no candidate has acquired the lease within {waited}")
             }
             (Some(former), _) if self.is_released() => {
                 let others = self.others(former, roll, now);

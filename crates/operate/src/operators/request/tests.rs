@@ -1,14 +1,14 @@
 //! Goal: one case for each rule that decides on a request or follows its progress.
 
+mod messages;
+
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 
-use super::super::roll_call::Roll;
 use super::progress::Progress;
 use super::*;
 use leasehold_core::election::{Randomness, Token, WallMillis};
-use leasehold_host::exit;
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content};
 
 fn uuid(number: u8) -> Bson {
@@ -90,7 +90,12 @@ fn a_decision_depends_on_the_lease_as_it_is() {
     let cases = [
         (StepDown, doc! {}, "write"),
         (StepDown, free(doc! {}), "Refused: no candidate leads"),
-        (StepDown, free(paused()), "Refused: paused"),
+        (StepDown, free(paused()), "Refused: paused, so no"),
+        (
+            StepDown,
+            paused(),
+            "Refused: paused, so no candidate takes over from a; nothing",
+        ),
         (StepDown, requested("step_down", None, 7), "await"),
         (StepDown, requested("step_down", None, 6), "write"),
         (StepDown, requested("transfer", Some("b"), 7), "write"),
@@ -132,6 +137,30 @@ fn a_decision_depends_on_the_lease_as_it_is() {
     assert!(matches!(seen(6), RequestDecision::Answer(_)));
 }
 
+#[test]
+fn a_transfer_to_a_holder_that_was_asked_to_step_down_is_refused() {
+    let cases = [
+        (doc! {}, "Already: a holds it already"),
+        (
+            requested("step_down", None, 6),
+            "Already: a holds it already",
+        ),
+        (
+            requested("transfer", Some("a"), 7),
+            "Already: a holds it already",
+        ),
+        (
+            requested("step_down", None, 7),
+            "Refused: a holds the lease, but was asked to step down: step-down of token 7 requested by ops; nothing",
+        ),
+    ];
+    let a = Identity::new("a").expect("legal");
+    for (changes, expected) in cases {
+        let text = shown(&held_by_target(&transfer("a"), &lease(changes), &a));
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
 struct One;
 
 impl Randomness for One {
@@ -159,6 +188,14 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
     let b_leads = || all([own(), doc! { "holder": holder("b", 2), "token": 8_i64 }]);
     let renewed = || doc! { "revision": uuid(3) };
     let no_change = || doc! {};
+    let ended = |reason: &str| {
+        let past = doc! { "token": 7_i64, "identity": "a", "reason": reason };
+        all([b_leads(), doc! { "history": [past] }])
+    };
+    let reserved = |to: &str| {
+        let reserved_for = doc! { "identity": to, "for_ms": 5_000_i64 };
+        free(all([own(), doc! { "reserved_for": reserved_for }]))
+    };
     // Each case has the request, the changes to the lease before and after it, and the outcome.
     let cases = [
         (StepDown, no_change(), vec![doc! {}], "pending"),
@@ -244,8 +281,45 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         (
             transfer("c"),
             no_change(),
-            vec![free(own()), b_leads()],
+            vec![reserved("c"), ended("transferred")],
             "Superseded: b leads with token 8, since c did not acquire it in time",
+        ),
+        // The test omits the event that contains the reservation.
+        (
+            transfer("c"),
+            no_change(),
+            vec![ended("transferred")],
+            "Superseded: b leads with token 8, since c did not acquire it in time",
+        ),
+        (
+            transfer("c"),
+            requested("transfer", Some("b"), 7),
+            vec![ended("transferred")],
+            "Superseded: b leads with token 8, not c",
+        ),
+        (
+            transfer("c"),
+            requested("transfer", Some("b"), 7),
+            vec![reserved("b"), ended("transferred")],
+            "Superseded: b leads with token 8: a was already applying an earlier transfer to b",
+        ),
+        (
+            transfer("c"),
+            requested("step_down", None, 7),
+            vec![free(own()), ended("requested")],
+            "Superseded: b leads with token 8: a was already applying an earlier step-down",
+        ),
+        (
+            transfer("c"),
+            no_change(),
+            vec![ended("shutdown")],
+            "Superseded: b leads with token 8: a did not apply the transfer; its leadership ended with the reason shutdown",
+        ),
+        (
+            transfer("c"),
+            no_change(),
+            vec![free(own()), b_leads()],
+            "Superseded: b leads with token 8, not c",
         ),
         // The test omits the event that contains the replacement.
         (
@@ -268,7 +342,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                     action(3, "cancel", None, 8),
                 ]),
             ])],
-            "Superseded: b leads with token 8, since c did not",
+            "Superseded: b leads with token 8, not c",
         ),
         (Pause, no_change(), vec![paused(doc! {})], "pending"),
         (
@@ -296,13 +370,19 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             vec![b_leads()],
             "Done: b leads with token 8",
         ),
-        // The holder may have exited during the pause, so only a renewal counts.
+        // A holder that steps down for the pause renews until it releases the lease.
         (Resume, no_change(), vec![own()], "pending"),
         (
             Resume,
             no_change(),
             vec![all([own(), renewed()])],
-            "Done: a leads with token 7",
+            "pending",
+        ),
+        (
+            Resume,
+            no_change(),
+            vec![all([own(), renewed()]), free(own()), b_leads()],
+            "Done: b leads with token 8",
         ),
         (
             Resume,
@@ -316,7 +396,8 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         (
             Cancel,
             requested("step_down", None, 6),
-            vec![own()],
+            // No change needs to be seen.
+            vec![requested("step_down", None, 6)],
             "Done: request withdrawn; it had no effect",
         ),
     ];
@@ -350,98 +431,4 @@ fn a_pause_of_an_unresponsive_holder_waits_for_its_lease_duration_of_sight() {
     let now = lease(all([actions([]), paused]));
     assert!(!done(renewed.observe(Some(&now), at(10))));
     assert!(!done(renewed.tick(at(33))) && done(renewed.tick(at(34))));
-}
-
-#[test]
-fn a_request_under_way_says_no_more_than_was_seen() {
-    let message = |progress: &Progress, seconds| {
-        // According to its clock, the holder wrote 1 s before the request.
-        let wall = WallMillis(i64::try_from(1_002 + 1_000 * seconds).expect("small"));
-        let waited = Duration::from_secs(30);
-        let roll = Roll::Answered(Vec::new());
-        let outcome = progress.under_way(waited, (at(seconds), wall), Some(&roll));
-        assert_eq!(
-            (outcome.result, outcome.code()),
-            (RequestResult::UnderWay, exit::UNDER_WAY)
-        );
-        outcome.message
-    };
-    let mut progress = begun(&ActionKind::StepDown, doc! {});
-    let holds = "a still holds it after 30s; last write 5s ago by the holder's clock";
-    assert!(message(&progress, 4).contains(holds));
-    for (seconds, text) in [
-        (
-            7,
-            "a is late; last write 8s ago by the holder's clock; others take over after watching for 24s; no candidate",
-        ),
-        (
-            23,
-            "a is silent; last write 24s ago by the holder's clock; others take over after watching for 24s; no candidate",
-        ),
-        (
-            24,
-            "a is expired; last write 25s ago by the holder's clock; another candidate may take over; no",
-        ),
-    ] {
-        let message = message(&progress, seconds);
-        assert!(
-            message.starts_with("no step-down within 30s: "),
-            "{message}"
-        );
-        assert!(message.contains(text), "{message}");
-        assert!(
-            message.ends_with("the request stays in case a recovers; the next leader removes it")
-        );
-    }
-    progress.lose_sight(at(23));
-    let blind = message(&progress, 30);
-    assert!(blind.contains("cannot be read, so") && !blind.contains("by the holder's clock"));
-    let standing = all([actions([]), requested("step_down", None, 7)]);
-    let pending = progress.observe(Some(&lease(standing)), at(31)).is_none();
-    assert!(pending);
-    let again = message(&progress, 32);
-    assert!(again.contains("a is unknown; no renewal yet, 1"), "{again}");
-    let released = lease(free(actions([])));
-    assert!(progress.observe(Some(&released), at(33)).is_none());
-    assert!(message(&progress, 34).ends_with(
-        "a stepped down; no candidate has acquired the lease within 30s; no other candidate answers; a may lead again in 23s"
-    ));
-    let resumed = begun(&ActionKind::Resume, free(doc! {}));
-    assert!(
-        message(&resumed, 30).contains("resumed; no candidate has acquired the lease within 30s")
-    );
-}
-
-#[test]
-fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
-    let name = ResourceName::new("orders").expect("legal");
-    for (stage, kind, part) in [
-        (Stage::Deciding, ActionKind::StepDown, "nothing written"),
-        (
-            Stage::Writing,
-            ActionKind::StepDown,
-            "may have been recorded",
-        ),
-        (Stage::Writing, ActionKind::Pause, "may have been written"),
-        (
-            Stage::Recorded,
-            ActionKind::StepDown,
-            "leasehold cancel orders withdraws it",
-        ),
-        (
-            Stage::Recorded,
-            ActionKind::Pause,
-            "leasehold resume orders",
-        ),
-        (
-            Stage::Recorded,
-            ActionKind::Resume,
-            "leasehold pause orders",
-        ),
-        (Stage::SteppedDown, transfer("b"), "cannot be withdrawn"),
-        (Stage::Recorded, ActionKind::Cancel, "request withdrawn"),
-    ] {
-        let text = interrupted(stage, &kind, &name);
-        assert!(text.contains(part), "{stage:?}, {kind:?}: {text}");
-    }
 }
