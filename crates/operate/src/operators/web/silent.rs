@@ -22,11 +22,11 @@ const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 pub(super) struct SilentLeases {
     session: Session,
     next_check: BootTime,
-    asked: BTreeMap<String, LastCall>,
+    asked: BTreeMap<String, PageCall>,
     calls: JoinSet<(String, Revision, Roll, bool)>,
 }
 
-struct LastCall {
+struct PageCall {
     /// The last renewal before the silence.
     revision: Revision,
     at: BootTime,
@@ -57,7 +57,7 @@ impl SilentLeases {
         // No lease waits longer than others.
         silent.sort_by_key(|(name, _)| self.asked.get(*name).map(|asked| asked.at));
         for (name, revision) in silent {
-            let is_asked = |asked: &LastCall| {
+            let is_asked = |asked: &PageCall| {
                 asked.revision == revision && asked.again_at.is_none_or(|again| now < again)
             };
             if self.calls.len() >= CALLS_MAX {
@@ -70,7 +70,7 @@ impl SilentLeases {
             if self.asked.get(name).is_some_and(is_asked) {
                 continue;
             }
-            let asked = LastCall {
+            let asked = PageCall {
                 revision,
                 at: now,
                 again_at: None,

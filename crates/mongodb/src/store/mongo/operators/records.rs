@@ -172,10 +172,11 @@ pub struct LockRecord {
 
 impl LockRecord {
     /// True if the document contains only its token, because each holder leaves an entry in the
-    /// history.
+    /// history. A new document, which its first holder is about to change, has no token yet.
     pub fn is_pruned(&self) -> bool {
         let lock = &self.lock;
-        let is_unused = lock.holders.is_empty() && lock.queue.is_empty();
+        let is_unused =
+            lock.token != Token::ZERO && lock.holders.is_empty() && lock.queue.is_empty();
         is_unused && lock.successes.is_empty() && self.history.is_empty()
     }
 }
