@@ -62,7 +62,7 @@ async fn a_removed_status_directory_is_recreated() {
     let uri = ("LEASEHOLD_MONGODB__URI", "mongodb://127.0.0.1:1/");
     let refused = refused(&second, &[uri]).await;
     assert_eq!(refused.code, 78, "{}", refused.stderr);
-    assert!(refused.stderr.contains("has locked it"), "{refused:?}");
+    assert!(refused.stderr.contains("is used by process"), "{refused:?}");
 }
 
 #[tokio::test]
