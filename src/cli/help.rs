@@ -290,8 +290,8 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         ErrorKind::InvalidSubcommand if is_list && ["list", "ls", "get"].contains(&&*unknown) => {
             "the list needs no subcommand".to_owned()
         }
-        ErrorKind::InvalidSubcommand if is_list && let Some(near) = member => {
-            format!("a similar command exists: '{near}'")
+        ErrorKind::InvalidSubcommand if is_list && member.is_some() => {
+            format!("a similar command exists: '{}'", member.unwrap_or_default())
         }
         ErrorKind::InvalidSubcommand if is_list && has_flag(&unknown) => {
             format!("an option has this name: '--{unknown}'")
