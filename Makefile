@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny advisories workflows msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -83,6 +83,14 @@ doc: ## the API documentation; checks every public item and every link
 test: ## everything, on real mongod replica sets and a real Kubernetes control plane
 	@$(TESTBED)/ensure-tools
 	$(TESTBED)/leaves-nothing $(TESTBED)/whole-suite
+
+# Tests whose results depend on the version of MongoDB.
+STORE_TESTS := check daemon fencing lock_command locks mongo_access operators routers store_faults
+
+test-store: ## the tests of MongoDB only, on the mongod of MONGOD or MONGODB_VERSION (6.0.5, 7.0.28), and the mongos of MONGOS
+	@$(TESTBED)/ensure-tools
+	@$(TESTBED)/fetch-mongod --version
+	$(TESTBED)/leaves-nothing env RUST_TEST_THREADS=6 $(CARGO) test --workspace --no-fail-fast $(addprefix --test ,$(STORE_TESTS))
 
 flakes: ## each test binary N=20 times next to two busy loops; continues an earlier run (hours; BINARIES="daemon locks" for some)
 	@$(TESTBED)/fetch-mongod >/dev/null

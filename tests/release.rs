@@ -230,3 +230,24 @@ fn the_packages_for_python_and_node_have_their_page_and_licences() {
         );
     }
 }
+
+#[test]
+fn the_programs_of_a_mongodb_image_run_with_its_libraries() {
+    let scratch = Scratch::new();
+    let docker = scratch.path().join("docker");
+    // An engine whose only image has programs that print their library path.
+    let engine = "#!/bin/sh\ncase $1 in\ncreate) echo container ;;\n\
+        cp) case $2 in\n  */bin/*) printf '#!/bin/sh\\necho \"${0##*/} $LD_LIBRARY_PATH\"\\n' >\"$3\"; chmod +x \"$3\" ;;\n\
+        *) exit 1 ;;\n  esac ;;\nesac\n";
+    leasehold_testbed::process::write_program(&docker, engine);
+    let target = scratch.path().join("with space");
+    let mut fetch = command("tests/testbed/fetch-mongodb-image", &["mongo:8.0"]);
+    fetch.arg(&target).env("DOCKER", &docker);
+    let (code, _, errors) = run(fetch);
+    assert_eq!(code, Some(0), "{errors}");
+    for program in ["mongod", "mongos"] {
+        let (code, output, errors) = run(Command::new(target.join(program)));
+        let expected = format!("{program} {}/files\n", target.display());
+        assert_eq!((code, output), (Some(0), expected), "{errors}");
+    }
+}

@@ -29,35 +29,43 @@ impl Cluster {
         Self { stage, routers }
     }
 
-    /// Starts `a`, which leads, and then its follower `b`.
     pub(crate) async fn pair(&self) -> (Daemon, Daemon) {
-        let a = self.stage.candidate("a").leading(LONG).await;
-        (a, self.stage.candidate("b").following("a", LONG).await)
+        pair(&self.stage).await
     }
 
-    /// Runs `leasehold check`. Returns the result of the check `deployment`, the exit code, and the
-    /// failed checks.
     pub(crate) async fn check(&self) -> (Value, i32, Vec<Value>) {
-        let arguments = [
-            "check",
-            "--output=json",
-            "--http-listen=127.0.0.1:0",
-            "--timeout=30s",
-        ];
-        let lease = format!("--lease={}", self.stage.lease());
-        let directory = tempfile::tempdir().expect("a directory");
-        let status = format!(
-            "--status-directory={}",
-            directory.path().join("s").display()
-        );
-        let words: Vec<_> = arguments.into_iter().chain([&*lease, &*status]).collect();
-        let mut command = self.stage.command(&Router::uri(&self.routers), &words);
-        let output = command.output().await.expect("it runs");
-        let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let checks = shown["checks"].as_array().expect("a list");
-        let found = checks.iter().find(|check| check["name"] == "deployment");
-        let found = found.expect("the check is in the output").clone();
-        let failed = checks.iter().filter(|check| check["result"] == "failed");
-        (found, exit_code(output.status), failed.cloned().collect())
+        check(&self.stage, &Router::uri(&self.routers)).await
     }
+}
+
+/// Starts `a`, which leads, and then its follower `b`.
+pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
+    let a = stage.candidate("a").leading(LONG).await;
+    (a, stage.candidate("b").following("a", LONG).await)
+}
+
+/// Runs `leasehold check`. Returns the result of the check `deployment`, the exit code, and the
+/// failed checks.
+pub(crate) async fn check(stage: &Stage, uri: &str) -> (Value, i32, Vec<Value>) {
+    let arguments = [
+        "check",
+        "--output=json",
+        "--http-listen=127.0.0.1:0",
+        "--timeout=30s",
+    ];
+    let lease = format!("--lease={}", stage.lease());
+    let directory = tempfile::tempdir().expect("a directory");
+    let status = format!(
+        "--status-directory={}",
+        directory.path().join("s").display()
+    );
+    let words: Vec<_> = arguments.into_iter().chain([&*lease, &*status]).collect();
+    let mut command = stage.command(uri, &words);
+    let output = command.output().await.expect("it runs");
+    let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = shown["checks"].as_array().expect("a list");
+    let found = checks.iter().find(|check| check["name"] == "deployment");
+    let found = found.expect("the check is in the output").clone();
+    let failed = checks.iter().filter(|check| check["result"] == "failed");
+    (found, exit_code(output.status), failed.cloned().collect())
 }

@@ -1,6 +1,6 @@
-//! Tests candidates that reach MongoDB through routers, as on a sharded cluster. The routers are
-//! simulated (`leasehold_testbed::router`) in front of real replica sets, because `mongos` is not
-//! available to the tests. The tests cover only leasehold's side.
+//! Tests candidates that reach MongoDB through routers, as on a sharded cluster. Most tests simulate
+//! the routers (`leasehold_testbed::router`) in front of real replica sets, so they cover only
+//! leasehold's side. `sharded_cluster` runs on real routers if `MONGOS` names a `mongos`.
 
 // Test code may read the clock directly.
 #![allow(clippy::disallowed_methods)]
@@ -11,3 +11,4 @@ mod kind;
 mod late_streams;
 mod lookalikes;
 mod no_streams;
+mod sharded_cluster;

@@ -32,6 +32,7 @@ pub struct ReplicaSetBuilder {
     auth: bool,
     parameters: Vec<String>,
     flags: Vec<OsString>,
+    config_server: bool,
     clocks: Vec<(usize, FakeClock)>,
     lifetime: Lifetime,
     storage: Storage,
@@ -61,6 +62,7 @@ impl ReplicaSetBuilder {
             auth: false,
             parameters: Vec::new(),
             flags: Vec::new(),
+            config_server: false,
             clocks: Vec::new(),
             lifetime: Lifetime::OfStarter,
             storage: Storage::Memory,
@@ -151,6 +153,12 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Starts the config servers of a sharded cluster.
+    pub fn config_server(mut self) -> Self {
+        self.config_server = true;
+        self.flags(["--configsvr"])
+    }
+
     /// Gives one member a separate wall clock.
     pub fn clock(mut self, index: usize, clock: &FakeClock) -> Self {
         self.clocks.push((index, clock.clone()));
@@ -231,7 +239,10 @@ impl ReplicaSetBuilder {
         // Create the client only now, because a driver that connects before the election is slow to
         // notice the primary.
         set.client = shared::client(&set.uri()).await?;
-        replicate(&set).await?;
+        // Config servers refuse databases of users.
+        if !self.config_server {
+            replicate(&set).await?;
+        }
         Ok(set)
     }
 
@@ -292,8 +303,11 @@ impl ReplicaSetBuilder {
             settings.insert("catchUpTimeoutMillis", millis(limit));
         }
         let members: Vec<_> = members.collect();
-        let name = &self.name;
-        doc! { "replSetInitiate": { "_id": name, "members": members, "settings": settings } }
+        let mut config = doc! { "_id": &self.name, "members": members, "settings": settings };
+        if self.config_server {
+            config.insert("configsvr", true);
+        }
+        doc! { "replSetInitiate": config }
     }
 }
 
