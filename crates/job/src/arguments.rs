@@ -96,7 +96,7 @@ pub struct LockArgs {
     pub(crate) skipped_exit_code: u8,
     /// Maximum wait (30 is 30s)
     ///
-    /// Such as 30s or 1m30s; a bare number is in seconds, as in flock(1) [default: no limit]
+    /// Such as 30s or 1m30s; a bare number is in seconds, as in flock(1) [default: no limit; 10 lease durations (4m) if MongoDB does not answer]
     // The error for a value such as `-1s` names the flag.
     #[arg(short, long, visible_alias = "timeout", value_name = "DURATION",
           allow_hyphen_values = true, value_parser = seconds_or_duration, group = "limit", conflicts_with = "no_wait")]
