@@ -37,7 +37,7 @@ use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
 use crate::clock;
 use crate::config::{Config, HealthCheck, Key, OnExit, Sources, UriSource};
-use crate::election::{Input, Status, StoreAnswer};
+use crate::election::{Input, ResourceName, Status, StoreAnswer};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log;
@@ -47,9 +47,11 @@ use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests, StopSignal};
+use crate::store::StoreInfo;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
+use leasehold_cli::connecting;
 use leasehold_host::privacy::hide_from_the_user;
 use leasehold_host::program::check_executable;
 
@@ -161,6 +163,11 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let mut reporter = Reporter::new(lease.clone(), timings.clone(), at_terminal, reasons);
     let address = http.as_ref().map(Bound::address);
     reporter.started(&config, &path, &memory, address);
+    tokio::spawn(log_connecting(
+        lease.clone(),
+        config.mongodb.uri.clone(),
+        elector.store_info(),
+    ));
     let (store_errors, store_error) = StoreErrors::channel(timings.clone());
     let file_options = FileOptions {
         who: who.clone(),
@@ -268,6 +275,16 @@ fn log_sources(config: &Config, sources: &Sources) {
             "connection string read from a pipe; a new one requires a restart"
         );
     }
+}
+
+/// Logs the servers, if MongoDB has not answered within a second.
+async fn log_connecting(
+    lease: ResourceName,
+    uri: UriSource,
+    store: watch::Receiver<Option<StoreInfo>>,
+) {
+    let servers = connecting::unanswered(&uri, || store.borrow().is_some()).await;
+    info!(%lease, servers, "connecting to MongoDB");
 }
 
 impl Daemon {

@@ -83,11 +83,15 @@ pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
         let stderr = child.stderr.as_mut().expect("piped");
         while !read.contains(text) {
             // Read one byte at a time, so that the next reader gets the rest.
-            read.push(char::from(stderr.read_u8().await.expect("a line")));
+            match stderr.read_u8().await {
+                Ok(byte) => read.push(char::from(byte)),
+                Err(_) => return false,
+            }
         }
+        true
     };
     let found = tokio::time::timeout(LONG, found).await;
-    found.unwrap_or_else(|_| panic!("{text:?} is missing: {read}"));
+    assert_eq!(found, Ok(true), "{text:?} is missing: {read}");
 }
 
 pub(crate) async fn ended(child: Child) -> Answer {

@@ -17,5 +17,6 @@ mod replicas;
 mod requests;
 mod retire;
 mod silent;
+mod unanswered;
 mod unhealthy;
 mod waiting;

@@ -214,7 +214,7 @@ async fn an_unresponsive_address_is_named_while_it_is_awaited() {
         command.args(["replicas", address]).env_clear();
         command
     };
-    let connecting = format!("connecting to {silent}\n");
+    let connecting = format!("connecting to {silent} (1s of 3s)\n");
     let answer = run(ask(&silent)).await;
     assert_eq!(answer.stderr, connecting, "{answer:?}");
     answer.expect(1, &["no answer: timed out\n"]);

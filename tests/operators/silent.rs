@@ -21,6 +21,24 @@ async fn dead_leader(stage: &Stage) -> String {
     lease
 }
 
+/// A late holder may still renew, so each command waits for the renewal.
+#[tokio::test]
+async fn a_command_says_that_it_waits_for_renewals() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let lease = dead_leader(&stage).await;
+    let waiting = "waiting for renewals (1s of 4s)\n";
+    for command in [&["leases"][..], &["describe", &lease]] {
+        // By a clock that is ahead, the last write is not old.
+        let then = DateTime::from_system_time(SystemTime::now() + Duration::from_secs(600));
+        stage.stored().set(doc! { "holder.renewed_at": then }).await;
+        let shown = leasehold(&stage, command).await.expect(0, &[]);
+        assert_eq!(shown.stderr, waiting, "{command:?}");
+        let [command, at_once] = [command, &["--observe", "0s"]].map(<[_]>::to_vec);
+        let shown = leasehold(&stage, &[command, at_once].concat()).await;
+        assert_eq!(shown.expect(0, &[]).stderr, "");
+    }
+}
+
 const LAST_WRITE: &str = "silent; last write 6m";
 const EXPIRES: &str = "s ago by the holder's clock; others take over after watching for 24s";
 

@@ -18,18 +18,27 @@ pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {
     tokio::time::sleep(UNANSWERED_MAX).await;
-    let uri = read(uri).ok();
-    let uri = uri.and_then(|uri| ConnectionUri::parse(&uri).ok());
-    match uri.filter(|_| !has_answered()) {
-        Some(uri) => uri.hosts(),
+    match servers(uri).filter(|_| !has_answered()) {
+        Some(servers) => servers,
         None => std::future::pending().await,
     }
+}
+
+/// Returns the servers of a connection string; `None` if the string is invalid.
+pub fn servers(uri: &UriSource) -> Option<String> {
+    let uri = ConnectionUri::parse(&read(uri).ok()?).ok()?;
+    Some(uri.hosts())
 }
 
 /// Describes these servers, the time that has passed, the time limit and the failure, if any.
 pub fn progress(servers: &str, limit: Duration, why: Option<&Failure>) -> String {
     let why = why.map_or_else(String::new, |why| format!("; {why}"));
-    format!("connecting to {servers} {}{why}", passed(limit))
+    format!("{} {}{why}", connecting_to(servers), passed(limit))
+}
+
+/// Says that a command connects to these servers, with spaces at which the line may be broken.
+pub fn connecting_to(servers: &str) -> String {
+    format!("connecting to {}", servers.replace(',', ", "))
 }
 
 fn passed(limit: Duration) -> String {

@@ -13,6 +13,7 @@ pub mod values;
 
 use std::io::{self, Write};
 
+use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit};
 
 /// Log message about a server that is not MongoDB.
@@ -40,7 +41,9 @@ pub fn run_with<T>(
 
 /// Prints a line to standard error, for the operator. Standard output carries only the answer.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let mut stderr = io::stderr().lock();
+    let line = fitted(&stderr, line);
+    let _ = writeln!(stderr, "{line}");
 }
 
 /// Writes the output. A broken pipe is not an error: the reader needs no more output.

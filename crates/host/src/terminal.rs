@@ -32,6 +32,24 @@ pub fn folded(message: &str) -> String {
     folded_to(message, COLUMNS, "\n  ")
 }
 
+/// Breaks the lines of a text between words if the stream is a terminal. Continued lines are
+/// indented below their line.
+pub fn fitted(stream: &impl IsTerminal, text: &str) -> String {
+    match stream.is_terminal() {
+        true => text
+            .split('\n')
+            .map(continued)
+            .collect::<Vec<_>>()
+            .join("\n"),
+        false => text.to_owned(),
+    }
+}
+
+fn continued(line: &str) -> String {
+    let indent = line.len() - line.trim_start_matches(' ').len() + 2;
+    folded_to(line, COLUMNS, &format!("\n{:indent$}", ""))
+}
+
 /// Breaks a message into lines of at most `columns`. All lines but the first begin with `indent`.
 pub fn folded_to(message: &str, columns: usize, indent: &str) -> String {
     let mut folded = String::new();
@@ -88,5 +106,14 @@ mod tests {
         let words: Vec<_> = text.split_whitespace().collect();
         assert_eq!(words.len(), 3 + 40 + 2);
         assert_eq!(folded("held"), "held");
+    }
+
+    #[test]
+    fn a_continued_line_is_indented_below_its_line() {
+        let remedy = format!("  to fix: {}end", "word ".repeat(20));
+        let folded = continued(&remedy);
+        let (first, second) = folded.split_once('\n').expect("two lines");
+        assert!(first.starts_with("  to fix: word"), "{folded}");
+        assert!(second.starts_with("    word"), "{folded}");
     }
 }

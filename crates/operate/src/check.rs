@@ -21,9 +21,9 @@ use self::report::Finding;
 use self::report::{Check, Report, Skip};
 use crate::table::PassingLine;
 use leasehold_cli::keys::{AllKeys, Configuration, with_layers};
-use leasehold_cli::run_to_end;
 use leasehold_cli::store_options::{read, store_options};
 use leasehold_cli::values::{Output, between, name};
+use leasehold_cli::{connecting, run_to_end, say};
 use leasehold_config::{Config, Sources, find};
 use leasehold_core::election::ResourceName;
 use leasehold_host::{CommandError, exit};
@@ -134,9 +134,13 @@ async fn examine(
     let directory = intended_directory(&config.lease.name, config.status.directory.as_deref());
     let host = host::checks(config, sources, &directory).await;
     report.add("host", host)?;
-    let connecting = PassingLine::new("  … connecting to MongoDB");
-    let (servers, description) = servers::checks(installation, &directory).await;
-    drop(connecting);
+    let connecting = || {
+        let servers = connecting::servers(&config.mongodb.uri);
+        connecting::connecting_to(servers.as_deref().unwrap_or("MongoDB"))
+    };
+    let servers = servers::checks(installation, &directory);
+    let servers = connecting::announced(servers, installation.timeout, say, connecting);
+    let (servers, description) = servers.await;
     report.add("mongodb", servers)?;
     let measuring = PassingLine::new("  … measuring");
     let primary = description.as_ref().ok_or(NOT_REACHED);

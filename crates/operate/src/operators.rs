@@ -15,6 +15,7 @@ mod retire;
 pub(crate) mod roll_call;
 mod web;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use leasehold_clock as clock;
 use leasehold_config::{LockConfig, UriSource};
 use leasehold_core::election::{BootTime, Identity, ResourceName, Token};
 use leasehold_host::signals::Exit;
+use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit, log};
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
@@ -431,7 +433,7 @@ impl CommandOutcome {
     ) -> Result<Exit, CommandError> {
         let text = match session.json {
             true => format!("{}\n", self.object(name, action)),
-            false => format!("lease {name}: {}\n", self.message),
+            false => fitted(&io::stdout(), &format!("lease {name}: {}\n", self.message)),
         };
         answer(text.as_bytes())?;
         Ok(self.code().into())

@@ -7,9 +7,8 @@ mod asking;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::mem::replace;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::asking::ANSWER_MAX;
 pub(crate) use self::asking::{NoStatus, status_of};
 use crate::operators::render::{or_dash, short};
 use crate::table::counted;
@@ -26,10 +26,11 @@ use leasehold_cli::{answer, connecting, run_to_end, say};
 use leasehold_clock::boot_now;
 use leasehold_core::election::Role;
 use leasehold_host::cause::cause;
+use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit};
 
-/// Time limit for resolving a name. Two nameservers may each time out after 5 s.
-const RESOLVE_MAX: Duration = Duration::from_secs(12);
+/// Time limit for resolving a name. The first nameserver may time out after 5 s.
+const RESOLVE_MAX: Duration = Duration::from_secs(7);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum of `--wait`. A rollout that takes longer than an hour counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -153,7 +154,7 @@ pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
     let round = run_to_end(exit::CANNOT_TELL, last_round(args))?;
     let text = match args.output.json() {
         true => round.json(),
-        false => round.text(),
+        false => fitted(&io::stdout(), &round.text()),
     };
     answer(text.as_bytes())?;
     let code = match round.problems.is_empty() {
@@ -165,30 +166,34 @@ pub fn run(args: &ReplicasArgs) -> Result<ExitCode, CommandError> {
 
 async fn last_round(args: &ReplicasArgs) -> Round {
     let begin = boot_now();
-    let mut said = false;
-    loop {
-        let mut asked = pin!(ask_all(args));
-        let round = match tokio::time::timeout(connecting::UNANSWERED_MAX, &mut asked).await {
-            Ok(round) => round,
-            Err(_) => {
-                if !replace(&mut said, true) {
-                    say(&format!("connecting to {}", joined(&args.replicas)));
-                }
-                asked.await
+    let rounds = async {
+        loop {
+            let round = ask_all(args).await;
+            if round.problems.is_empty() || boot_now().since(begin) + PAUSE > args.wait {
+                return round;
             }
-        };
-        if round.problems.is_empty() || boot_now().since(begin) + PAUSE > args.wait {
-            return round;
+            tokio::time::sleep(PAUSE).await;
         }
-        tokio::time::sleep(PAUSE).await;
-    }
+    };
+    let is_name = |place: &String| place.parse::<SocketAddr>().is_err();
+    let resolves = args.replicas.iter().any(is_name);
+    let round = ANSWER_MAX
+        + if resolves {
+            RESOLVE_MAX
+        } else {
+            Duration::ZERO
+        };
+    let connecting = || format!("connecting to {}", joined(&args.replicas));
+    connecting::announced(rounds, round.max(args.wait), say, connecting).await
 }
 
 async fn ask_all(args: &ReplicasArgs) -> Round {
     let mut problems = Vec::new();
     let mut addresses = BTreeSet::new();
-    for place in &args.replicas {
-        match tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place)).await {
+    let resolve = |place| tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place));
+    let resolved = join_all(args.replicas.iter().map(resolve)).await;
+    for (place, resolved) in args.replicas.iter().zip(resolved) {
+        match resolved {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => {
                 let what = format!("cannot resolve {place}: {}", cause(&error));

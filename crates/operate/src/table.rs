@@ -40,6 +40,10 @@ impl PassingLine {
         }
         Self { is_shown }
     }
+
+    pub(crate) const fn is_shown(&self) -> bool {
+        self.is_shown
+    }
 }
 
 impl Drop for PassingLine {

@@ -14,6 +14,7 @@ use leasehold_core::election::{BootTime, Claim};
 use leasehold_core::lock::{
     Ending, Entry, EntryState, EntryVersion, LockDocument, LockOperation, Observations, Observer,
 };
+use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit};
 
 /// Interval between reads; short, because an operator is waiting.
@@ -187,7 +188,8 @@ async fn sent(
         (WriteResult::Shown, false) => format!("no longer {what}"),
         (WriteResult::Applied | WriteResult::Shown, true) => what.to_owned(),
     };
-    answer(format!("lock {}: {done}\n", lock.name).as_bytes())?;
+    let done = format!("lock {}: {done}\n", lock.name);
+    answer(fitted(&io::stdout(), &done).as_bytes())?;
     Ok(exit::DONE)
 }
 

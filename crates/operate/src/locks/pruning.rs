@@ -1,6 +1,7 @@
 //! `leasehold locks prune`: shrinks the documents of unused locks, and prints why other locks are
 //! kept.
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use leasehold_cli::{answer, say};
 use leasehold_core::election::ResourceName;
 use leasehold_core::lock::{Ending, Entry, LockDocument, LockOperation};
 use leasehold_host::log::millis;
+use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
@@ -96,7 +98,7 @@ pub(super) async fn run(
             }
         };
         if !json {
-            answer(line.as_bytes())?;
+            answer(fitted(&io::stdout(), &line).as_bytes())?;
         }
     }
     let counts = format!("{} kept, {bare} pruned before", kept.len());

@@ -16,18 +16,18 @@ use tokio::io::unix::AsyncFd;
 
 use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
-use self::renewal_wait::waiting;
+use self::renewal_wait::{ASKING, waiting};
 use self::screen::{PressedKey, Screen};
 use super::observed::{Followed, Observed, ObservedDocument};
-use super::render;
+use super::render::{self, short};
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, counted, cut, lines, size, text};
-use leasehold_cli::{answer, unwritable};
+use leasehold_cli::{answer, connecting, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Claim};
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
-use leasehold_host::terminal::in_background;
+use leasehold_host::terminal::{fitted, in_background};
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
 
@@ -142,7 +142,10 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
         say(&hidden);
     }
     match listing.shown(observed).next() {
-        None => format!("no {noun} in {}\n", session.place()),
+        None => fitted(
+            &io::stdout(),
+            &format!("no {noun} in {}\n", session.place()),
+        ),
         Some(_) => text(&listing.rows(observed, rolls, now), color()),
     }
 }
@@ -170,25 +173,39 @@ pub(super) async fn await_renewals(
         until.filter(|until| *until > now)
     };
     let waits = until(&followed.observed, &Rolls::new()).map(|until| until.since(begun));
-    let waiting = waiting(waits, calls.are_under_way()).map(|text| PassingLine::new(&text));
+    let waiting = waiting(waits, calls.are_under_way());
+    let passing = waiting.map(|(what, limit)| {
+        let limit = short(limit);
+        let text = format!("{what} for up to {limit} (--observe 0s: do not wait)");
+        PassingLine::new(&text)
+    });
     let deadline = begun + wait.doubtful;
-    loop {
-        let (until, now) = (
-            until(&followed.observed, calls.answered()),
-            clock::boot_now(),
-        );
-        // A holder may have become silent since the first read.
-        calls.call(&followed.observed);
-        let overdue = calls.overdue_at().unwrap_or(now).max(deadline);
-        if until.is_none() && (!calls.are_under_way() || now >= overdue) {
-            break;
+    let renewals = async {
+        loop {
+            let (until, now) = (
+                until(&followed.observed, calls.answered()),
+                clock::boot_now(),
+            );
+            // A holder may have become silent since the first read.
+            calls.call(&followed.observed);
+            let overdue = calls.overdue_at().unwrap_or(now).max(deadline);
+            if until.is_none() && (!calls.are_under_way() || now >= overdue) {
+                break;
+            }
+            let wakeup = until.unwrap_or(overdue).min(now + FRAME_MAX);
+            tokio::select! {
+                () = calls.next() => {}
+                _ = followed.advance(wakeup) => {}
+            }
         }
-        let wakeup = until.unwrap_or(overdue).min(now + FRAME_MAX);
-        tokio::select! {
-            () = calls.next() => {}
-            _ = followed.advance(wakeup) => {}
+    };
+    let (what, limit) = waiting.unwrap_or((ASKING, ANSWER_SOON));
+    let note = |line: &str| {
+        if !passing.as_ref().is_some_and(PassingLine::is_shown) {
+            say(line);
         }
-    }
+    };
+    connecting::announced(renewals, limit, note, || what.to_owned()).await;
     let now = clock::boot_now();
     if followed
         .observed
@@ -202,7 +219,7 @@ pub(super) async fn await_renewals(
             Err(failure) => ViewEvent::Failed(failure),
         });
     }
-    drop(waiting);
+    drop(passing);
     calls.end()
 }
 

@@ -116,6 +116,11 @@ fn awaited(stage: &Stage, kind: &ActionKind) -> String {
     }
 }
 
+/// Returns the maximum wait for a renewal of a holder with this lease duration.
+fn observe_max(lease_duration: Duration) -> Duration {
+    (lease_duration / 4).max(OBSERVE_MIN)
+}
+
 enum Written {
     /// The write was sent at this time. The action's id is `None` if another operator's equal
     /// request is already pending.
@@ -150,7 +155,10 @@ impl<'a> PendingRequest<'a> {
         let (sent, id) = match decided {
             RequestDecision::Answer(outcome) => return Ok(outcome),
             RequestDecision::Observe(holder) => {
-                return Ok(self.held_already(&mut followed, &holder).await);
+                let limit = observe_max(lease.lease_duration().unwrap_or_default());
+                let renewed = self.held_already(&mut followed, &holder);
+                let what = || format!("waiting for a renewal of {holder}");
+                return Ok(connecting::announced(renewed, limit, self.note, what).await);
             }
             RequestDecision::Await => {
                 self.warn(silent.as_ref(), "stands already");
@@ -250,7 +258,7 @@ impl<'a> PendingRequest<'a> {
                 return held_by_target(&self.args.action.kind, lease, to);
             }
             let now = clock::boot_now();
-            let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
+            let (lasts, observe) = (silence.lasts(now), observe_max(duration));
             if lasts >= observe || now >= self.session.deadline {
                 let evidence = held.and_then(|(seen, _)| seen.evidence(now));
                 let message = format!(

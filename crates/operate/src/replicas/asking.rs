@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use super::ReplicaStatus;
 use leasehold_host::cause::cause;
 
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Maximum length of an answer. A daemon's answer has about 1 KB.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum number of characters shown of another program's answer.

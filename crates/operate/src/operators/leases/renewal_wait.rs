@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::super::observed::{ObservedDocument, lease};
-use super::super::render::short;
 use super::super::roll_call::{ANSWER_SOON, Ask, Roll, Rolls};
 use leasehold_core::election::BootTime;
 use leasehold_mongodb::store::mongo::operators::Present;
@@ -74,17 +73,12 @@ impl RenewalWait {
     }
 }
 
-/// Describes what a command waits for: renewals for this time, or only candidates.
-pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<String> {
-    let (what, limit) = match renewals {
-        Some(limit) => ("waiting for renewals", limit),
-        None if asks => ("asking the candidates", ANSWER_SOON),
-        None => return None,
-    };
-    let limit = short(limit);
-    Some(format!(
-        "{what} for up to {limit} (--observe 0s: do not wait)"
-    ))
+pub(super) const ASKING: &str = "asking the candidates";
+
+/// Returns what a command waits for, renewals or only candidates, and the time limit.
+pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<(&'static str, Duration)> {
+    let renewals = renewals.map(|limit| ("waiting for renewals", limit));
+    renewals.or_else(|| asks.then_some((ASKING, ANSWER_SOON)))
 }
 
 #[cfg(test)]
@@ -234,11 +228,9 @@ mod tests {
 
     #[test]
     fn a_wait_for_candidates_alone_does_not_mention_renewals() {
-        let begins = |text: Option<String>, with| text.is_some_and(|it| it.starts_with(with));
-        let renewals = waiting(Some(4 * SECOND), true);
-        assert!(begins(renewals, "waiting for renewals for up to 4s ("));
-        let candidates = waiting(None, true);
-        assert!(begins(candidates, "asking the candidates for up to 1.5s ("));
+        let renewals = ("waiting for renewals", 4 * SECOND);
+        assert_eq!(waiting(Some(4 * SECOND), true), Some(renewals));
+        assert_eq!(waiting(None, true), Some((ASKING, ANSWER_SOON)));
         assert_eq!(waiting(None, false), None);
     }
 
