@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use leasehold_testbed::nameserver::{HOST, Nameserver, RECORD};
@@ -27,6 +28,16 @@ fn resolving(resolv_conf: &Path, program: &str) -> Command {
     command.args(["--mount", "sh", "-c", script]);
     command.arg(resolv_conf).arg(program);
     command
+}
+
+/// Returns false if this user may not mount another /etc/resolv.conf.
+fn can_mount(resolv_conf: &Path) -> bool {
+    let trial = resolving(resolv_conf, "true").status();
+    let mounts = trial.is_ok_and(|status| status.success());
+    if !mounts {
+        skip("needs root, to mount another /etc/resolv.conf");
+    }
+    mounts
 }
 
 async fn log_of_leader(resolv_conf: &Path, lease: &str, uri: &str) -> String {
@@ -73,9 +84,7 @@ impl SlowNames {
         let place = Scratch::new();
         let resolv_conf = place.path().join("resolv.conf");
         fs::write(&resolv_conf, silent.line() + &answering.line()).expect("a file");
-        let trial = resolving(&resolv_conf, "true").status();
-        if !trial.is_ok_and(|status| status.success()) {
-            skip("needs root, to mount another /etc/resolv.conf");
+        if !can_mount(&resolv_conf) {
             return None;
         }
         // This connection string has a single host name, because the member is listed by address in
@@ -118,6 +127,37 @@ async fn an_unresponsive_nameserver_delays_the_connection_and_is_named() {
         ];
         assert!(blamed.iter().any(|words| log.contains(words)), "{log}");
         assert!(!log.contains("firewalls"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn replicas_gives_up_within_10_s_if_no_nameserver_answers() {
+    let Ok(silent) = Nameserver::silent() else {
+        skip("needs root, to listen on port 53");
+        return;
+    };
+    let place = Scratch::new();
+    let resolv_conf = place.path().join("resolv.conf");
+    fs::write(&resolv_conf, silent.line()).expect("a file");
+    if !can_mount(&resolv_conf) {
+        return;
+    }
+    let names = ["a.leasehold.test:9402", "b.leasehold.test:9402"];
+    let mut command = resolving(&resolv_conf, PROGRAM);
+    command.arg("replicas").args(names);
+    command.env_clear().stdin(Stdio::null());
+    let began = Instant::now();
+    let ran = tokio::process::Command::from(command).output().await;
+    let ran = ran.expect("the command starts");
+    // The names are resolved at the same time; one after the other, they would take 14 s.
+    assert!(began.elapsed() < Duration::from_secs(13), "{ran:?}");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    let connecting = format!("connecting to {} (1s of 10s)\n", names.join(", "));
+    assert_eq!(stderr, connecting);
+    let stdout = String::from_utf8_lossy(&ran.stdout);
+    for name in names {
+        let unresolved = format!("failed: cannot resolve {name}: no answer within 7s\n");
+        assert!(stdout.contains(&unresolved), "{stdout}");
     }
 }
 
