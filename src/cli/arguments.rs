@@ -6,8 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
 use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
@@ -48,26 +47,10 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
         let subcommand = matches.subcommand_name().unwrap_or_default();
         return Err(wrong(subcommand, "a command is expected after --"));
     }
-    without_effect(&matches)?;
     let CommandLine { invocation } = CommandLine::from_arg_matches_mut(&mut matches)?;
     match contradiction(&invocation) {
         Some((subcommand, message)) => Err(wrong(subcommand, &message)),
         None => Ok(invocation),
-    }
-}
-
-/// Rejects `--output` for `locks break`, which prints one line.
-fn without_effect(matches: &ArgMatches) -> Result<(), Error> {
-    let Some(locks) = matches.subcommand_matches("locks") else {
-        return Ok(());
-    };
-    match locks.subcommand_name() {
-        Some(name @ "break") if locks.value_source("output") == Some(ValueSource::CommandLine) => {
-            let remedy = format!("remove --output from {name}");
-            let message = format!("--output applies to the list of locks and to prune: {remedy}");
-            Err(wrong("locks", &message))
-        }
-        Some(_) | None => Ok(()),
     }
 }
 
@@ -77,6 +60,7 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
         Invocation::Run(args) => ("run", args.contradiction()),
         Invocation::Lock(args) => ("lock", args.contradiction()),
         Invocation::Locks(args) => ("locks", args.contradiction()),
+        Invocation::Replicas(args) => ("replicas", args.contradiction()),
         Invocation::Operator(OperatorCommand::Web(args)) => ("web", args.contradiction()),
         Invocation::Operator(OperatorCommand::Leases(args)) => ("leases", args.contradiction()),
         _ => return None,

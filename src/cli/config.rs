@@ -82,7 +82,10 @@ fn selected(text: &str) -> Result<Selected, String> {
         let (section, name) = text.rsplit_once('.').unwrap_or(("", text));
         match suggest_key(section, name) {
             Some(near) => format!("there is no such key; did you mean {}?", near.path()),
-            None => "there is no such key; leasehold config lists them".to_owned(),
+            None => {
+                "there is no such key; leasehold config lists them; to name the lease: --lease NAME"
+                    .to_owned()
+            }
         }
     })
 }

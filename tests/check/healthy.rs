@@ -153,7 +153,7 @@ async fn a_holder_whose_last_write_is_old_causes_a_warning() {
     answer.says(
         "lease-document",
         "warning",
-        "held by pod-4 with token 1; last write 2d ago by the holder's clock (lease duration 24s)",
+        "held by pod-4 with token 1; last renewal 2d ago by the holder's clock (lease duration 24s)",
     );
     let remedy = "leasehold describe orders shows whether a candidate answers";
     answer.says("lease-document", "warning", remedy);

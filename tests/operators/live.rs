@@ -39,13 +39,15 @@ async fn a_watch_prints_each_change_and_no_renewal() {
     leasehold(&stage, &["pause", &lease, "--no-wait"])
         .await
         .expect(0, &[]);
-    let paused = line(&mut lines).await;
-    assert_eq!(
-        (&paused["event"], &paused["paused"]),
-        (&"changed".into(), &true.into()),
-        "{paused}"
-    );
-    let mut last = paused;
+    let mut last = first;
+    while last["paused"] != true {
+        let before = last["state"].clone();
+        last = line(&mut lines).await;
+        // On a busy machine, a renewal may be late.
+        let late = before == "late" || last["state"] == "late";
+        assert!(last["paused"] == true || late, "{last}");
+    }
+    assert_eq!(last["event"], "changed", "{last}");
     while last["state"] != "paused" {
         last = line(&mut lines).await;
     }

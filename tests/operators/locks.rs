@@ -163,7 +163,7 @@ async fn an_expired_holder_is_marked_immediately() {
         0,
         &[
             "State:     silent, 0 waiting\n",
-            "silent; last write 6m1",
+            "silent; last renewal 6m1",
             "s ago by the holder's clock; the next contender removes it after watching it for ",
             "; to remove it: leasehold locks break dead",
         ],
@@ -200,16 +200,37 @@ async fn a_watch_prints_each_change_of_a_lock_and_no_renewal() {
         last = crate::live::line(&mut lines).await;
     }
     assert_eq!(last["holders"][0]["identity"], "gone");
-    // Several renewals happen, but no line is printed.
-    let next = tokio::time::timeout(Duration::from_secs(2), lines.next_line()).await;
-    assert!(next.is_err(), "{next:?}");
+    // Several renewals happen, but no line is printed. On a busy machine, a renewal may be late.
+    let changed = async {
+        loop {
+            let before = last["holders"][0]["state"].clone();
+            last = crate::live::line(&mut lines).await;
+            if before != "late" && last["holders"][0]["state"] != "late" {
+                return;
+            }
+        }
+    };
+    let changed = tokio::time::timeout(Duration::from_secs(2), changed).await;
+    assert!(changed.is_err(), "{last}");
     killed.kill().await.expect("killed");
     // An expiry is a change without a write.
     while last["holders"][0]["state"] != "expired" {
         last = crate::live::line(&mut lines).await;
     }
-    let broken = ["locks", "break", "watched", "--force", "--yes"];
-    leasehold(&stage, &broken).await.expect(0, &[]);
+    let broken = [
+        "locks", "break", "watched", "--force", "--yes", "-o", "json",
+    ];
+    let broken = leasehold(&stage, &broken).await.expect(0, &[]).json();
+    assert_eq!(
+        (&broken["lock"], &broken["result"]),
+        (&"watched".into(), &"done".into())
+    );
+    let again = ["locks", "break", "watched", "--output=json"];
+    let again = leasehold(&stage, &again).await.expect(1, &[]).json();
+    assert_eq!(
+        (&again["result"], &again["message"]),
+        (&"refused".into(), &"no holder".into())
+    );
     while last["holders"][0].is_object() {
         last = crate::live::line(&mut lines).await;
     }

@@ -100,6 +100,8 @@ async fn a_transfer_to_an_identity_that_is_not_a_candidate_writes_no_request() {
             "no request written",
         ],
     );
+    let other_case = leasehold(&stage, &["transfer", &lease, "--to", "B"]).await;
+    other_case.expect(1, &["B is not a candidate", "; did you mean b or a?"]);
     let same = leasehold(&stage, &["transfer", &lease, "--to", "a"]).await;
     same.expect(0, &["a holds it already; nothing written"]);
     assert_eq!(actions(&stage).await, []);

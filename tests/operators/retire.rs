@@ -46,7 +46,10 @@ async fn a_retired_lease_is_hidden_and_its_next_leader_gets_a_higher_token() {
     retire(&stage, &lease, 0, "retired already; nothing written").await;
 
     assert_eq!(listed(&stage, &[]).await, []);
-    assert_eq!(listed(&stage, &["--all"]).await, states([("free", true)]));
+    assert_eq!(
+        listed(&stage, &["--all"]).await,
+        states([("retired", true)])
+    );
     let text = leasehold(&stage, &["leases"]).await;
     text.expect(0, &["no leases in ", "1 retired lease not shown (--all)"]);
     let all = leasehold(&stage, &["leases", "--all"]).await;

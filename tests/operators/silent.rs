@@ -10,7 +10,7 @@ use mongodb::bson::{Bson, DateTime, doc};
 
 use crate::command::{Answer, LONG, command_with, leasehold, name, run, shared_stage};
 
-/// Kills the only candidate, and backdates its last write by six minutes.
+/// Kills the only candidate, and backdates its last renewal by six minutes.
 async fn dead_leader(stage: &Stage) -> String {
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(stage).await;
@@ -39,7 +39,7 @@ async fn a_command_says_that_it_waits_for_renewals() {
     }
 }
 
-const LAST_WRITE: &str = "silent; last write 6m";
+const LAST_WRITE: &str = "silent; last renewal 6m";
 const EXPIRES: &str = "s ago by the holder's clock; others take over after watching for 24s";
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     );
 
     let parts = [
-        "a is silent; last write 6m",
+        "a is silent; last renewal 6m",
         EXPIRES,
         "no candidate answers",
     ];
@@ -135,7 +135,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
         .await
         .expect(
             0,
-            &["step-down requested already; a is silent; last write 6m"],
+            &["step-down requested already; a is silent; last renewal 6m"],
         );
     let transfer = [
         "transfer",
@@ -148,14 +148,14 @@ async fn each_command_shows_a_killed_leader_immediately() {
     ];
     leasehold(&stage, &transfer).await.expect(
         3,
-        &["no transfer to b within 1s: a is silent; last write 6m"],
+        &["no transfer to b within 1s: a is silent; last renewal 6m"],
     );
     leasehold(
         &stage,
         &["transfer", &lease, "--to", "a", "--timeout", "1s"],
     )
     .await
-    .expect(1, &["did not renew within ", "silent; last write 6m"]);
+    .expect(1, &["did not renew within ", "silent; last renewal 6m"]);
     let described = leasehold(&stage, &["describe", &lease, "--observe", "0s"]).await;
     described.expect(
         0,
@@ -164,7 +164,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     let cancel = leasehold(&stage, &["cancel", &lease, "-o", "json"]).await;
     let canceled = cancel.json();
     let message = canceled["message"].as_str().expect("a message");
-    let withdrawn = "request withdrawn; a has not applied it; a is silent; last write 6m";
+    let withdrawn = "request withdrawn; a has not applied it; a is silent; last renewal 6m";
     assert!(message.starts_with(withdrawn), "{canceled}");
     assert!(message.contains(EXPIRES), "{canceled}");
     assert_eq!(canceled["evidence"]["state"], "silent", "{canceled}");
@@ -172,7 +172,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     let answer = leasehold(&stage, &pause).await.expect(
         3,
         &[
-            "paused; a is silent; last write 6m",
+            "paused; a is silent; last renewal 6m",
             "; no candidate takes over, and a steps down if it recovers",
         ],
     );
@@ -180,7 +180,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     assert!(answer.stderr.contains(at_once), "{answer:?}");
     leasehold(&stage, &["resume", &lease, "--timeout", "1s"])
         .await
-        .expect(3, &["resumed; a is silent; last write 6m"]);
+        .expect(3, &["resumed; a is silent; last renewal 6m"]);
 }
 
 #[tokio::test]
@@ -189,11 +189,11 @@ async fn the_candidates_of_a_holder_that_dies_during_the_observation_are_asked()
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
     a.kill();
-    // At the first read, the last write is recent.
+    // At the first read, the last renewal is recent.
     let now = DateTime::now();
     stage.stored().set(doc! { "holder.renewed_at": now }).await;
     let answer = leasehold(&stage, &["describe", &lease, "--observe", "8s"]).await;
-    let expired = "expired; last write ";
+    let expired = "expired; last renewal ";
     let parts = [
         expired,
         "another candidate may take over; no candidate answers\n",
@@ -239,7 +239,7 @@ async fn a_read_only_role_sees_the_evidence() {
     assert!(why.contains(lacks), "{json}");
     as_reader(&["step-down", &lease])
         .await
-        .expect(69, &["a is silent; last write 6m", lacks]);
+        .expect(69, &["a is silent; last renewal 6m", lacks]);
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn a_renewing_leader_holds_the_lease_whatever_its_clock_says() {
     leasehold(&stage, &["describe", &lease]).await.expect(
         0,
         &[
-            "State:     unclear; no renewal in 4s; last write dated ",
+            "State:     held; no renewal in 4s; last renewal dated ",
             "Renewed:   not since this command started, 4s ago",
         ],
     );

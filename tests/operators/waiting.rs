@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tokio::process::Child;
 
 use crate::command::{
-    LONG, command_with, ended, eventually, leasehold, name, run, shared_stage, start, start_with,
-    wait_stderr,
+    Answer, LONG, command_with, ended, eventually, leasehold, name, run, shared_stage, start,
+    start_with, wait_stderr,
 };
 
 /// Starts a leader and freezes it, so that it applies no requests.
@@ -256,4 +256,51 @@ async fn a_resume_waits_until_a_holder_that_steps_down_has_a_successor() {
     assert!(waiting.try_wait().expect("wait for the child").is_none());
     std::fs::write(directory.path().join("end"), "").expect("written");
     ended(waiting).await.expect(0, &[" leads with token 2, "]);
+}
+
+/// Stops the leader, pauses and resumes the lease, and continues the leader once the resume has
+/// asked the candidates. Returns the answer of the resume.
+async fn resumed_while_stopped(stage: &Stage, leader: &Daemon) -> Answer {
+    let lease = name(stage).await;
+    leader.stop();
+    leasehold(stage, &["pause", &lease, "--no-wait"])
+        .await
+        .expect(0, &["pause requested"]);
+    let waiting = start(stage, &["resume", &lease, "--timeout", "60s"]);
+    eventually("the candidates are asked", async || {
+        stage.stored().get().await.contains_key("roll_call")
+    })
+    .await;
+    leader.cont();
+    ended(waiting).await
+}
+
+#[tokio::test]
+async fn a_resume_after_a_pause_that_the_leader_never_saw_is_done_at_once() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let (proxy, polling) = stage.proxied();
+    proxy.hold_requests_containing("$changeStream");
+    let a = polling.candidate("a").leading(LONG).await;
+    let answer = resumed_while_stopped(&stage, &a).await;
+    answer.expect(0, &["a still leads with token 1, "]);
+    assert!(a.leads());
+}
+
+#[tokio::test]
+async fn a_resume_does_not_report_a_leader_that_has_just_seen_the_pause() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let a = stage.candidate("a").leading(LONG).await;
+    a.wait_stream().await;
+    let _b = stage.candidate("b").following("a", LONG).await;
+    // The stream reports the pause, the resume and the roll call at once.
+    let answer = resumed_while_stopped(&stage, &a).await.expect(0, &[]);
+    let leads_on = answer.stdout.contains("a still leads with token 1, ");
+    assert!(
+        leads_on || answer.stdout.contains(" leads with token 2, "),
+        "{answer:?}"
+    );
+    wait_renewal(&stage).await;
+    wait_renewal(&stage).await;
+    let token = if leads_on { 1 } else { 2 };
+    assert_eq!(stage.stored().token().await, token, "{answer:?}");
 }

@@ -125,6 +125,15 @@ async fn the_summary_counts_and_filters() {
             .until(&format!("{} === {number:?}", counted(only)))
             .await;
     }
+    let labels =
+        "[...document.querySelectorAll('#summary [data-only] span')].map((it) => it.textContent)";
+    let labels = browser.value(labels).await;
+    assert!(
+        labels
+            .as_array()
+            .is_some_and(|it| it.contains(&json!("not acquired"))),
+        "{labels}"
+    );
     let groups = "[...document.querySelectorAll('#rows .group')].map((group) => group.textContent)";
     // On a busy machine, a renewal may be late.
     let grouped = json!([
@@ -199,7 +208,7 @@ async fn the_summary_counts_and_filters() {
     assert!(class.as_str().unwrap().starts_with("silent"), "{class}");
     let note = browser.value(&cell(SILENT, "notes")).await;
     let note = note.as_str().unwrap().to_owned();
-    assert!(note.starts_with("last write 6m"), "{note}");
+    assert!(note.starts_with("last renewal 6m"), "{note}");
     assert!(
         note.contains(" ago by the holder's clock; others take over after watching for "),
         "{note}"
@@ -207,7 +216,7 @@ async fn the_summary_counts_and_filters() {
     open_details(&mut browser, SILENT).await;
     browser
         .until(
-            "document.querySelector('#evidence').textContent.startsWith('silent; last write 6m')",
+            "document.querySelector('#evidence').textContent.startsWith('silent; last renewal 6m')",
         )
         .await;
     browser.press("Escape", "").await;
@@ -279,7 +288,7 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
         .until("document.querySelector('#evidence').textContent.endsWith('start a candidate, or look at the log of a candidate')")
         .await;
     browser
-        .until("document.querySelector('#facts').textContent.includes(', until its last write')")
+        .until("document.querySelector('#facts').textContent.includes(', until its last renewal')")
         .await;
     browser.close().await;
 }
@@ -332,7 +341,7 @@ async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
     let state = browser.value(&cell(stage.lease(), "state")).await;
     assert_eq!(state, "was held");
     assert_eq!(browser.value(offered).await, 0, "an action would fail");
-    // The age of the last write before the outage is not evidence that a holder is gone.
+    // The age of the last renewal before the outage is not evidence that a holder is gone.
     let watch = format!(
         "window.silent = []; new MutationObserver(() => {{ const found = {}; if (/^silent/.test(found)) window.silent.push(found); }}) \
          .observe(document.querySelector('#rows'), {{ subtree: true, attributes: true, attributeFilter: ['class'] }})",

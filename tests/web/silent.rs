@@ -166,7 +166,7 @@ async fn the_evidence_of_a_gone_holder_is_readable_at_each_width() {
         .await;
     let text = browser.value(&notes).await;
     let text = text.as_str().unwrap();
-    assert!(text.starts_with("last write 6m"), "{text}");
+    assert!(text.starts_with("last renewal 6m"), "{text}");
     assert!(text.contains(" ago by the holder's clock; "), "{text}");
     let note = "document.querySelector('#rows .gone .notes bdi')";
     for width in [1280, 1181, 1024, 390] {

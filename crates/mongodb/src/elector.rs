@@ -166,6 +166,7 @@ impl ElectorBuilder {
         let watcher = tokio::spawn(self.store.clone().watch());
         let host = ElectionHost {
             store: self.store.clone(),
+            status: self.candidate.status(),
             surfaces,
             demoting: None,
             label: None,

@@ -12,7 +12,7 @@ pub use self::kind::StoreKind;
 pub use self::mongo::FailoverSettings;
 
 use leasehold_clock::duration::shown;
-use leasehold_core::election::{ForeignDocument, Found, Operation, Outcome, Timings, Watch};
+use leasehold_core::election::{ForeignDocument, Found, Operation, Outcome, Timings, Token, Watch};
 
 /// Keeps one lease.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -31,6 +31,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
+
+    /// Answers the newest roll call; `leads_with` is the token of a leader with authority.
+    fn answer_roll_call(&self, leads_with: Option<Token>);
 }
 
 /// The result of an operation.
@@ -175,6 +178,8 @@ pub enum StoreEvent<W = Watch> {
     WatchFailed(Failure),
     /// Hints cannot be followed.
     HintsFailed(Failure),
+    /// An operator asks which candidates contend.
+    RollCalled,
     /// The request in the document is not valid, for this reason.
     RequestIgnored(&'static str),
     /// A server's description of itself. Sent once, after the first connection.

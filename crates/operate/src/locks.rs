@@ -75,7 +75,7 @@ pub struct LocksArgs {
     all: bool,
     /// Maximum wait for renewals [default: 0s]
     ///
-    /// Without a wait, the dates of the last writes show which holders and waiters are silent.
+    /// Without a wait, the dates of the last renewals show which holders and waiters are silent.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     observe: Option<Duration>,
@@ -110,6 +110,8 @@ struct BreakArgs {
     /// Do not ask for confirmation
     #[arg(long, requires = "force")]
     yes: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -159,15 +161,17 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
         };
         let locks = MongoCollection::brief(of_locks(&config, config.timings));
         let calls = Calls::new(&locks, &config, timeout);
+        let json = args.output.json();
         let done = async {
             match command {
-                LocksCommand::Break(args) => {
-                    let lock = calls.of(args.lock.get().clone());
+                LocksCommand::Break(it) => {
+                    let lock = calls.of(it.lock.get().clone());
                     let round_trip = config.timings.operation_timeout();
-                    breaking::run(&lock, args.force, args.yes, round_trip).await
+                    let json = json || it.output.json();
+                    breaking::run(&lock, it.force, it.yes, round_trip, json).await
                 }
                 LocksCommand::Prune(prune) => {
-                    let json = args.output.json() || prune.output.json();
+                    let json = json || prune.output.json();
                     pruning::run(&calls, prune.unused_for, json).await
                 }
             }

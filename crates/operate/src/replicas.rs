@@ -24,7 +24,7 @@ use crate::table::counted;
 use leasehold_cli::values::{Output, between, whole};
 use leasehold_cli::{answer, connecting, run_to_end, say};
 use leasehold_clock::boot_now;
-use leasehold_core::election::Role;
+use leasehold_core::election::{ResourceName, Role};
 use leasehold_host::cause::cause;
 use leasehold_host::terminal::fitted;
 use leasehold_host::{CommandError, exit};
@@ -34,6 +34,8 @@ const RESOLVE_MAX: Duration = Duration::from_secs(7);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum of `--wait`. A rollout that takes longer than an hour counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+const EXPECTED: &str = "expected HOST:PORT, such as orders-headless:9402 or [::1]:9402";
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
@@ -45,19 +47,22 @@ stands for all of its pods. It needs no configuration and no access to MongoDB.
 Examples:
   leasehold replicas orders-headless:9402 --expect 2 --wait 1m
                              after a rollout
-  leasehold replicas 10.0.0.1:9402 10.0.0.2:9402 --lease orders --output json
+  leasehold replicas orders 10.0.0.1:9402 10.0.0.2:9402 --output json
 
 Exit codes: 0 every replica answers, one leads, and all contend for one lease on one store; 1 a check failed, with the \
 reason; 64 usage.";
 
 /// Arguments of `leasehold replicas`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, override_usage = "leasehold replicas [OPTIONS] [NAME] <HOST:PORT>...")]
 pub struct ReplicasArgs {
     /// HTTP address of one or more replicas
-    // A host name means all of its addresses.
-    #[arg(value_name = "HOST:PORT", required = true, value_parser = host_and_port)]
-    replicas: Vec<String>,
+    ///
+    /// A NAME before the addresses is the lease that all replicas contend for.
+    // A host name means all of its addresses. The name of a lease contains no colon.
+    #[arg(id = "name", value_name = "HOST:PORT", required = true,
+          value_parser = name_or_address)]
+    named: Vec<String>,
     /// Lease that all replicas contend for
     ///
     /// [default: any, but one lease]
@@ -76,6 +81,39 @@ pub struct ReplicasArgs {
     output: Output,
 }
 
+impl ReplicasArgs {
+    /// Returns the error for a missing address, and for a lease that is given twice.
+    pub fn contradiction(&self) -> Option<String> {
+        if self.lease.is_some() && self.name().is_some() {
+            return Some("the lease is given twice: as NAME and with --lease".to_owned());
+        }
+        let unfit = self
+            .replicas()
+            .iter()
+            .find_map(|it| host_and_port(it).err());
+        unfit.or_else(|| self.replicas().is_empty().then(|| EXPECTED.to_owned()))
+    }
+
+    fn name(&self) -> Option<&String> {
+        self.named
+            .first()
+            .filter(|first| host_and_port(first).is_err())
+    }
+
+    fn lease(&self) -> Option<&String> {
+        self.lease.as_ref().or(self.name())
+    }
+
+    fn replicas(&self) -> &[String] {
+        &self.named[usize::from(self.name().is_some())..]
+    }
+}
+
+fn name_or_address(text: &str) -> Result<String, String> {
+    let is_name = ResourceName::new(text).is_ok();
+    host_and_port(text).or_else(|error| is_name.then(|| text.to_owned()).ok_or(error))
+}
+
 fn host_and_port(text: &str) -> Result<String, String> {
     let text = text.strip_prefix("http://").unwrap_or(text);
     let (text, _) = text.split_once('/').unwrap_or((text, ""));
@@ -88,7 +126,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
     });
     match valid {
         true => Ok(text.to_owned()),
-        false => Err("expected HOST:PORT, such as orders-headless:9402 or [::1]:9402".to_owned()),
+        false => Err(EXPECTED.to_owned()),
     }
 }
 
@@ -176,14 +214,14 @@ async fn last_round(args: &ReplicasArgs) -> Round {
         }
     };
     let is_name = |place: &String| place.parse::<SocketAddr>().is_err();
-    let resolves = args.replicas.iter().any(is_name);
+    let resolves = args.replicas().iter().any(is_name);
     let round = ANSWER_MAX
         + if resolves {
             RESOLVE_MAX
         } else {
             Duration::ZERO
         };
-    let connecting = || format!("connecting to {}", joined(&args.replicas));
+    let connecting = || format!("connecting to {}", joined(args.replicas()));
     connecting::announced(rounds, round.max(args.wait), say, connecting).await
 }
 
@@ -191,8 +229,8 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
     let mut problems = Vec::new();
     let mut addresses = BTreeSet::new();
     let resolve = |place| tokio::time::timeout(RESOLVE_MAX, tokio::net::lookup_host(place));
-    let resolved = join_all(args.replicas.iter().map(resolve)).await;
-    for (place, resolved) in args.replicas.iter().zip(resolved) {
+    let resolved = join_all(args.replicas().iter().map(resolve)).await;
+    for (place, resolved) in args.replicas().iter().zip(resolved) {
         match resolved {
             Ok(Ok(found)) => addresses.extend(found),
             Ok(Err(error)) => {
@@ -292,7 +330,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     }
     let leases: BTreeSet<_> = states.iter().map(|state| state.lease.as_str()).collect();
     let names = joined(&leases);
-    match &args.lease {
+    match args.lease() {
         Some(lease) if leases.iter().any(|found| found != lease) => problem(
             format!("not all contend for {lease}: {names}"),
             "leave out the replicas of other leases, or correct their lease.name",
@@ -332,7 +370,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let leaders: Vec<_> = states.iter().filter(|state| state.leader).collect();
     let lease = leases.first().copied().unwrap_or("NAME");
     let is_wanted = |lease: &String| leases.contains(lease.as_str());
-    let contend = args.lease.as_ref().is_none_or(is_wanted);
+    let contend = args.lease().is_none_or(is_wanted);
     let is_paused = |state: &&ReplicaStatus| state.role == Role::Paused.as_str();
     match leaders.len() {
         // The other lease is already a problem; who leads it was not asked.

@@ -164,7 +164,7 @@ fn tips_name_the_probable_flag_or_the_dashes() {
         ),
         (
             &["replicas", "a:1", "--lock", "jobs"],
-            "replicas takes a lease: --lease NAME\n",
+            "replicas takes a lease: NAME or --lease NAME\n",
         ),
         (&["retire", "orders"], "leasehold leases retire"),
         (&["list"], "leasehold leases, leasehold locks"),
@@ -405,7 +405,6 @@ fn a_flag_without_effect_is_refused() {
             &["run", "--workload-ends-first", "--", "true"],
             "--workload-ends-first",
         ),
-        (&["locks", "-o", "json", "break", "a"], "--output"),
         (&["locks", "--identity-address", "a"], "--identity-address"),
         (&["lock", "a", "--mongodb-watch", "poll"], "--mongodb-watch"),
         (&["locks", "--mongodb-watch", "poll"], "--mongodb-watch"),

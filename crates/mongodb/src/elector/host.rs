@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{Store, StoreEvent};
+use leasehold_clock::boot_now;
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Found, Input, Notice, Order, Outcome, Randomness,
     Status, Token, Transition, Watch,
@@ -57,6 +58,7 @@ state_machine!(Election, Input, Effect, Status, Found, abandoned: Shutdown);
 
 pub(super) struct ElectionHost<S, F> {
     pub(super) store: S,
+    pub(super) status: watch::Receiver<Status>,
     pub(super) surfaces: F,
     /// The answer of [`Surfaces::flush`] that a step-down waits for.
     pub(super) demoting: Option<oneshot::Receiver<bool>>,
@@ -114,6 +116,12 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         match news {
             StoreEvent::PrimaryChanged => Some(Input::PrimaryChanged),
             StoreEvent::Watch(watch) => Some(Input::Watch(watch)),
+            StoreEvent::RollCalled => {
+                let authority = self.status.borrow().at(boot_now()).authority;
+                let leads_with = authority.map(|authority| authority.token);
+                self.store.answer_roll_call(leads_with);
+                None
+            }
             _ => None,
         }
     }

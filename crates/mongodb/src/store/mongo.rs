@@ -39,7 +39,7 @@ pub(crate) use self::document::token;
 use self::hints::Hints;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings};
+use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings, Token};
 
 /// A lease in a MongoDB collection.
 #[derive(Debug, Clone)]
@@ -59,6 +59,8 @@ struct LeaseInner {
     /// The last invalid request that was reported, as text because a NaN never equals itself.
     ignored_request: Mutex<Option<String>>,
     roll_call: watch::Sender<Option<RollCallId>>,
+    /// The roll call that is to be answered, and the token of a leader.
+    answer: watch::Sender<Option<(RollCallId, Option<Token>)>>,
     /// The workload's health, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
 }
@@ -83,6 +85,7 @@ impl MongoStore {
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
             roll_call: watch::Sender::default(),
+            answer: watch::Sender::default(),
             healthy: Mutex::default(),
         };
         let store = Self {
@@ -105,7 +108,12 @@ impl MongoStore {
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let watched = follow::watch(self, &shared.reopen);
-        tokio::join!(shared.recognize(), watched, shared.answer_roll_calls());
+        tokio::join!(
+            shared.recognize(),
+            watched,
+            shared.report_roll_calls(),
+            shared.answer_roll_calls()
+        );
     }
 
     /// Shuts down the client, within a bounded time.
@@ -142,10 +150,12 @@ impl MongoStore {
         if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
             document::declare(&mut update, shared.hints.interval(declares));
         }
-        let updated = deployment.update(filter, update, document::projection());
+        let updated = deployment.update(filter, update, projection());
         let Some(document) = updated.await? else {
             return Ok(Outcome::Rejected);
         };
+        // A leader without a change stream sees a roll call when it renews.
+        shared.called(roll_call::called(&document));
         if let Some(declared) = declares {
             shared.hints.declared(declared);
         }
@@ -177,6 +187,11 @@ impl Store for MongoStore {
     fn set_healthy(&self, healthy: bool) {
         *lock(&self.shared.healthy) = Some(healthy);
     }
+
+    fn answer_roll_call(&self, leads_with: Option<Token>) {
+        let called = *self.shared.roll_call.borrow();
+        publish(&self.shared.answer, called.map(|call| (call, leads_with)));
+    }
 }
 
 impl LeaseInner {
@@ -200,17 +215,31 @@ impl LeaseInner {
         }
     }
 
-    /// Answers roll calls one at a time, over one connection. If several arrive in the meantime,
-    /// answers only the newest, because an unanswered roll call merely omits this candidate.
-    async fn answer_roll_calls(&self) {
-        let identity = &self.deployment.options.identity;
+    /// Reports roll calls in the order of the other events, so that the candidate answers only
+    /// after it has applied the pauses and requests before the roll call.
+    async fn report_roll_calls(&self) {
         let mut newest = self.roll_call.subscribe();
         newest.mark_changed();
         while newest.changed().await.is_ok() {
-            let call = *newest.borrow_and_update();
-            let Some(call) = call else { continue };
+            if newest.borrow_and_update().is_some() {
+                let _ = self.news.send(StoreEvent::RollCalled).await;
+            }
+        }
+    }
+
+    /// Answers roll calls one at a time, over one connection. If several arrive in the meantime,
+    /// answers only the newest, because an unanswered roll call merely omits this candidate.
+    async fn answer_roll_calls(&self) {
+        let (name, identity) = (self.lease.as_str(), &self.deployment.options.identity);
+        let mut newest = self.answer.subscribe();
+        newest.mark_changed();
+        while newest.changed().await.is_ok() {
+            let answer = *newest.borrow_and_update();
+            let Some((call, leads_with)) = answer else {
+                continue;
+            };
             let healthy = *lock(&self.healthy);
-            let (filter, update) = roll_call::answer(self.lease.as_str(), call, identity, healthy);
+            let (filter, update) = roll_call::answer(name, call, identity, healthy, leads_with);
             let projection = roll_call::projection();
             let _ = self.deployment.update(filter, update, projection).await;
         }

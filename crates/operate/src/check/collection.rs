@@ -330,7 +330,7 @@ impl Tried<'_> {
     }
 }
 
-/// Warns if the holder's last write is older than its lease duration. The age is the difference
+/// Warns if the holder's last renewal is older than its lease duration. The age is the difference
 /// between the wall clocks of this machine and the holder, so it is an estimate.
 fn held(
     lease: &ResourceName,
@@ -345,7 +345,7 @@ fn held(
     };
     let (ago, lasts) = (short(Duration::from_millis(age)), shown(lease_duration));
     Finding::warning(
-        format!("{held}; last write {ago} ago by the holder's clock (lease duration {lasts})"),
+        format!("{held}; last renewal {ago} ago by the holder's clock (lease duration {lasts})"),
         format!("leasehold describe {lease} shows whether a candidate answers"),
     )
 }

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
+use serde_json::json;
 use tracing::warn;
 
 use super::calls::{LockCalls, Reread, WriteResult, version};
@@ -20,17 +21,49 @@ use leasehold_host::{CommandError, exit};
 /// Interval between reads; short, because an operator is waiting.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+struct BreakOutcome {
+    /// True if entries were removed, or if the lock was granted to a waiter.
+    done: bool,
+    message: String,
+}
+
 /// `round_trip` is the maximum time of a read.
 pub(super) async fn run(
     lock: &LockCalls<'_>,
     force: bool,
     confirmed: bool,
     round_trip: Duration,
+    json: bool,
 ) -> Result<u8, CommandError> {
+    let BreakOutcome { done, message } = outcome(lock, force, confirmed, round_trip).await?;
+    let name = &lock.name;
+    match (json, done) {
+        (true, _) => {
+            let result = if done { "done" } else { "refused" };
+            let object = json!({
+                "lock": name.as_str(), "action": "break", "result": result, "message": message,
+            });
+            answer(format!("{object}\n").as_bytes())?;
+        }
+        (false, true) => {
+            let done = format!("lock {name}: {message}\n");
+            answer(fitted(&io::stdout(), &done).as_bytes())?;
+        }
+        (false, false) => say(&format!("lock {name}: {message}")),
+    }
+    Ok(if done { exit::DONE } else { exit::NEGATIVE })
+}
+
+async fn outcome(
+    lock: &LockCalls<'_>,
+    force: bool,
+    confirmed: bool,
+    round_trip: Duration,
+) -> Result<BreakOutcome, CommandError> {
     match lock.read().await? {
         None => Err(missing(lock.calls.locks, "lock", &lock.name).await.into()),
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
-            nothing_done(lock, "no holder")
+            Ok(nothing_done("no holder"))
         }
         // An eviction grants the lock to the first waiter, even if the eviction removes no entry.
         Some(found) if found.holders.is_empty() => {
@@ -48,16 +81,19 @@ pub(super) async fn run(
     }
 }
 
-fn nothing_done(lock: &LockCalls<'_>, why: &str) -> Result<u8, CommandError> {
-    say(&format!("lock {}: {why}", lock.name));
-    Ok(exit::NEGATIVE)
+fn nothing_done(why: &str) -> BreakOutcome {
+    let message = why.to_owned();
+    BreakOutcome {
+        done: false,
+        message,
+    }
 }
 
 async fn expired(
     lock: &LockCalls<'_>,
     first: LockDocument,
     round_trip: Duration,
-) -> Result<u8, CommandError> {
+) -> Result<BreakOutcome, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
     // Entries of the first read that may still expire: not renewed, removed or expired since then.
@@ -76,7 +112,7 @@ async fn expired(
         }
         let present: Vec<_> = entries(&found).map(version).collect();
         if present.is_empty() {
-            return nothing_done(lock, "no holder left");
+            return Ok(nothing_done("no holder left"));
         }
         let expired = kept_by_expired(observer.observations(), now);
         silent.retain(|entry| {
@@ -100,7 +136,7 @@ async fn expired(
                 }
                 None => "every holder and waiter renews its entry, so none is removed".to_owned(),
             };
-            return nothing_done(lock, &why);
+            return Ok(nothing_done(&why));
         }
         if !noted {
             noted = true;
@@ -125,7 +161,7 @@ async fn forced(
     lock: &LockCalls<'_>,
     found: &LockDocument,
     confirmed: bool,
-) -> Result<u8, CommandError> {
+) -> Result<BreakOutcome, CommandError> {
     let name = &lock.name;
     let operation = LockOperation::Break {
         claims: found.holders.iter().map(|entry| entry.claim).collect(),
@@ -141,8 +177,7 @@ async fn forced(
     };
     say(&format!("lock {name}: {broken}\n{effect}"));
     if !confirmed && !asked()? {
-        say("nothing changed");
-        return Ok(exit::NEGATIVE);
+        return Ok(nothing_done("nothing changed"));
     }
     warn!(lock = %name, "breaking the lock by force");
     sent(lock, operation, &broken).await
@@ -160,7 +195,7 @@ async fn sent(
     lock: &LockCalls<'_>,
     operation: LockOperation,
     what: &str,
-) -> Result<u8, CommandError> {
+) -> Result<BreakOutcome, CommandError> {
     let claims = removed(&operation);
     let written = lock.perform("break the lock", &operation, |found| {
         let found = found.unwrap_or_default();
@@ -176,21 +211,20 @@ async fn sent(
             (true, _) => Reread::Unchanged,
         }
     });
-    let done = match (written.await?, claims.is_empty()) {
+    let message = match (written.await?, claims.is_empty()) {
         (WriteResult::Rejected, _) => {
-            return nothing_done(
-                lock,
-                "the lock changed meanwhile; nothing removed; try again",
-            );
+            let why = "the lock changed meanwhile; nothing removed; try again";
+            return Ok(nothing_done(why));
         }
         (WriteResult::Applied, false) => format!("broken: {what}"),
         // The holder may have released the lock, or another operator may have broken it.
         (WriteResult::Shown, false) => format!("no longer {what}"),
         (WriteResult::Applied | WriteResult::Shown, true) => what.to_owned(),
     };
-    let done = format!("lock {}: {done}\n", lock.name);
-    answer(fitted(&io::stdout(), &done).as_bytes())?;
-    Ok(exit::DONE)
+    Ok(BreakOutcome {
+        done: true,
+        message,
+    })
 }
 
 fn entries(lock: &LockDocument) -> impl Iterator<Item = &Entry> {

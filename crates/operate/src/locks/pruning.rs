@@ -157,7 +157,7 @@ fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
         let why = match silence(holder, lock) {
             None => held,
             Some(silence) => format!(
-                "{held}, whose last write was {} ago; to remove it: {}",
+                "{held}, whose last renewal was {} ago; to remove it: {}",
                 short(silence),
                 hinted(&format!("locks break {name}"))
             ),
@@ -174,7 +174,7 @@ fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
     (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
 }
 
-/// Returns the age of the entry's last write if it exceeds the lease duration. The age is MongoDB's
+/// Returns the age of the entry's last renewal if it exceeds the lease duration. The age is MongoDB's
 /// time minus the write's date on the holder's clock.
 fn silence(entry: &Entry, lock: &LockDocument) -> Option<Duration> {
     let age = lock.store_now.0.checked_sub(entry.owner.renewed_at.0)?;

@@ -42,7 +42,7 @@ Maximum time to wait for MongoDB, and then for the effect of the request.";
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
 write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
-nothing. STATE silent: the last write is older than the lease duration. It is evidence, not a decision.
+nothing. STATE silent: the last renewal is older than the lease duration. It is evidence, not a decision.
 
 Examples:
   leasehold leases
@@ -215,7 +215,7 @@ pub(super) struct Query {
 pub(super) struct Observe {
     /// Maximum wait for renewals [default: 4s]
     ///
-    /// By default, the command waits only for holders in doubt: whose last write is late, or whose
+    /// By default, the command waits only for holders in doubt: whose last renewal is late, or whose
     /// clock is wrong. The wait for a silent holder ends after 1.5s, unless the holder answers
     /// like the candidates.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,

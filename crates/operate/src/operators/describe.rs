@@ -160,12 +160,11 @@ impl LeaseDescription<'_> {
 
     fn holder(&self) -> Vec<(&'static str, String)> {
         let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
-            let state = match self.lease.lease.paused {
-                _ if self.lease.is_retired() => "retired",
-                true => "paused",
-                false => "free",
-            };
-            return vec![("Holder", "none".to_owned()), ("State", state.to_owned())];
+            let mut state = render::state(self.seen, self.lease, self.now).to_owned();
+            if self.seen.silence.is_blind(self.now) {
+                state += &format!("; {}", self.seen.silence.unanswered(self.now));
+            }
+            return vec![("Holder", "none".to_owned()), ("State", state)];
         };
         let address = shown.address.as_ref();
         let address = address.map_or_else(String::new, |address| format!(" at {address}"));
@@ -184,19 +183,16 @@ impl LeaseDescription<'_> {
     }
 
     fn state(&self, evidence: &Evidence) -> String {
-        let words = || evidence.words_of(self.lease, self.roll.as_ref(), self.now);
+        let state = render::state(self.seen, self.lease, self.now);
         match evidence.liveness {
-            Liveness::Renews if evidence.silence.renewal_seen => "held".to_owned(),
-            Liveness::Renews => {
-                let state = if evidence.is_recent() {
-                    "likely held"
-                } else {
-                    "unclear"
-                };
+            Liveness::Renews if evidence.silence.renewal_seen => state.to_owned(),
+            Liveness::Renews | Liveness::Unseen => {
                 format!("{state}; {}", evidence.last_write(self.now))
             }
-            Liveness::Unseen => format!("unknown: {}", evidence.last_write(self.now)),
-            Liveness::Late | Liveness::Silent | Liveness::Expired => words(),
+            Liveness::Late | Liveness::Silent | Liveness::Expired => {
+                let expiry = evidence.expiry_of(self.lease, self.now);
+                evidence.described(state, expiry, self.roll.as_ref(), self.now)
+            }
         }
     }
 
@@ -249,4 +245,86 @@ fn paused(lease: &LeaseRecord) -> String {
 fn authored(action: &ActionRecord) -> String {
     let (by, at) = (action.by.as_deref().unwrap_or("?"), date(action.at));
     format!(", by {by} at {at}{}", ending(action.reason.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_mongodb::store::Failure;
+    use leasehold_mongodb::store::mongo::operators::ViewEvent;
+    use mongodb::bson::{Bson, Document, Uuid, doc};
+
+    use super::*;
+    use crate::operators::observed::Observed;
+    use crate::operators::observed::tests::{ago, observed};
+    use crate::operators::roll_call::Rolls;
+
+    /// Returns the state in the list, in the description and in JSON, and the whole description.
+    fn shown(observed: &Observed, now: BootTime) -> ([String; 3], String) {
+        let (seen, lease) = observed.lease().expect("a lease");
+        let listed = render::rows(observed.documents(), &Rolls::new(), now);
+        let description = LeaseDescription {
+            store: StoreInfo::default(),
+            seen,
+            lease,
+            roll: None,
+            now,
+        };
+        let text = description.text();
+        let mut states = text.lines().filter_map(|line| line.strip_prefix("State:"));
+        let state = states.next().expect("a state");
+        let (state, _) = state.split_once(';').unwrap_or((state, ""));
+        let object = description.object();
+        let object = object["state"].as_str().expect("a word");
+        let states = [&listed[1].cells[1], state.trim(), object];
+        (states.map(str::to_owned), text)
+    }
+
+    fn retired(mut changes: Document) -> Document {
+        let revision = Bson::from(Uuid::from_bytes([1; 16]));
+        let retire = doc! { "action": "retire", "revision": revision, "at": ago(5) };
+        changes.insert("actions", vec![retire]);
+        changes
+    }
+
+    #[test]
+    fn lists_descriptions_and_json_show_one_state() {
+        for (changes, state) in [
+            (doc! { "renewed_at": ago(1) }, "held"),
+            (doc! { "renewed_at": ago(-60) }, "held"),
+            (doc! { "renewed_at": ago(10) }, "late"),
+            (doc! { "renewed_at": ago(10), "paused": true }, "late"),
+            (doc! { "renewed_at": ago(60) }, "silent"),
+            (doc! {}, "free"),
+            (doc! { "paused": true }, "paused"),
+            (retired(doc! {}), "retired"),
+            (retired(doc! { "renewed_at": ago(60) }), "retired"),
+        ] {
+            let (states, text) = shown(&observed(changes), clock::boot_now());
+            assert_eq!(states, [state; 3], "{text}");
+        }
+        let expired = observed(doc! { "renewed_at": ago(1) });
+        let later = clock::boot_now() + Duration::from_secs(25);
+        assert_eq!(shown(&expired, later).0, ["expired"; 3]);
+        for changes in [doc! {}, doc! { "renewed_at": ago(1) }] {
+            let mut hidden = observed(changes);
+            let failed = ViewEvent::Failed(Failure::new("no answer", ""));
+            hidden.apply(failed, clock::boot_now());
+            let later = clock::boot_now() + Duration::from_secs(10);
+            let (states, text) = shown(&hidden, later);
+            assert_eq!(states, ["unknown"; 3], "{text}");
+            assert!(text.contains("no answer from MongoDB for 10s\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_retired_lease_with_an_unresponsive_holder_is_shown_as_retired() {
+        let observed = observed(retired(doc! { "renewed_at": ago(60) }));
+        let (_, text) = shown(&observed, clock::boot_now());
+        let state = "State:     retired; last renewal 1m ago by the holder's clock; the next acquisition ends the retirement\n";
+        assert!(text.contains(state), "{text}");
+        assert!(!text.contains("take over"), "{text}");
+        assert!(text.contains("Retired:   yes, by ? at "), "{text}");
+    }
 }

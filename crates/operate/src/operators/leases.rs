@@ -5,7 +5,7 @@ mod feed;
 mod renewal_wait;
 mod screen;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -18,14 +18,14 @@ use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
 use self::renewal_wait::{ASKING, waiting};
 use self::screen::{PressedKey, Screen};
-use super::observed::{Followed, Observed, ObservedDocument};
+use super::observed::{Followed, Liveness, Observed, ObservedDocument};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
 use crate::table::{PassingLine, Row, Style, color, counted, cut, lines, size, text};
 use leasehold_cli::{answer, connecting, unwritable};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Claim};
+use leasehold_core::election::BootTime;
 use leasehold_host::signals::{Exit, Resizes, StopSignal, Stops};
 use leasehold_host::terminal::{fitted, in_background};
 use leasehold_host::{CommandError, exit};
@@ -277,7 +277,7 @@ async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
             listing.object(&followed.observed, seen, None, now),
         )?;
     }
-    let mut gone = silent_holders(&followed.observed);
+    let mut printed = states(&followed.observed);
     let mut next_check = clock::boot_now() + FRAME_MAX;
     let mut feed = WatchFeed::default();
     loop {
@@ -294,44 +294,51 @@ async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
             }
             Err(_) => {
                 next_check = clock::boot_now() + FRAME_MAX;
-                let before = std::mem::replace(&mut gone, silent_holders(&followed.observed));
-                let changed = before.symmetric_difference(&gone).map(|(name, ..)| name);
-                // Deletions have already been printed.
-                let changed = changed.filter(|name| {
-                    followed
-                        .observed
-                        .get(name)
-                        .is_some_and(|seen| listing.shows(seen))
+                let found = states(&followed.observed).into_iter();
+                let found = found.filter(|(name, found)| {
+                    let seen = followed.observed.get(name);
+                    let is_shown = seen.is_some_and(|seen| listing.shows(seen));
+                    is_shown && printed.get(name) != Some(found)
                 });
-                let changed: BTreeSet<_> = changed.cloned().collect();
-                changed.into_iter().collect()
+                found.map(|(name, _)| name).collect()
             }
         };
         for name in changed {
             let now = clock::boot_now();
             match followed.observed.get(&name) {
-                Some(seen) => line(
-                    "changed",
-                    listing.object(&followed.observed, seen, None, now),
-                )?,
-                None => line("removed", listing.removed(&name))?,
+                Some(seen) => {
+                    line(
+                        "changed",
+                        listing.object(&followed.observed, seen, None, now),
+                    )?;
+                    printed.extend(states_of(seen, now).map(|states| (name, states)));
+                }
+                None => {
+                    printed.remove(&name);
+                    line("removed", listing.removed(&name))?;
+                }
             }
         }
     }
 }
 
-/// Returns the documents whose holders seem to be gone, with their states and, for locks, the
-/// claims.
-fn silent_holders(observed: &Observed) -> BTreeSet<(String, Option<Claim>, &'static str)> {
+/// The states of a document's holders and waiters.
+type HolderStates = Vec<&'static str>;
+
+fn states(observed: &Observed) -> BTreeMap<String, HolderStates> {
     let now = clock::boot_now();
-    let silent = observed.documents().flat_map(|seen| {
-        let lease = seen.evidence(now).map(|evidence| (None, evidence));
-        let entries = seen.entry_evidence(now);
-        let all = entries.map(|(claim, evidence)| (Some(claim), evidence));
-        let gone = all.chain(lease).filter(|(_, it)| it.is_silent());
-        gone.map(|(claim, it)| (seen.entry.name.clone(), claim, it.liveness.as_str()))
+    let named = observed.documents().filter_map(|seen| {
+        let states = states_of(seen, now)?;
+        Some((seen.entry.name.clone(), states))
     });
-    silent.collect()
+    named.collect()
+}
+
+/// Returns `None` while MongoDB does not answer, because an outage changes no document.
+fn states_of(seen: &ObservedDocument, now: BootTime) -> Option<HolderStates> {
+    let holders = seen.holders(now).map(|evidence| evidence.liveness);
+    let states = holders.map(|it| (it != Liveness::Unseen).then(|| it.as_str()));
+    states.collect()
 }
 
 fn line(event: &str, mut object: Value) -> io::Result<()> {

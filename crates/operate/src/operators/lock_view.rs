@@ -1,6 +1,8 @@
 //! Renders locks as text and as JSON: holders, waiters, and minimum holds.
 
 mod description;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -24,6 +26,10 @@ const HEADER: [&str; 8] = [
 /// State of a holder or waiter that an outage hides.
 const UNKNOWN: &str = Liveness::Unseen.as_str();
 const PRUNED: &str = "pruned";
+/// The states of holders, from the best to the worst.
+const HOLDER_STATES: [&str; 7] = [
+    "kept", "held", "granted", "late", UNKNOWN, "silent", "expired",
+];
 const SKEW_MIN: Duration = Duration::from_secs(2);
 
 pub(super) struct ObservedLock<'a> {
@@ -46,13 +52,6 @@ pub(super) enum HolderState {
 }
 
 impl HolderState {
-    const fn shown(self) -> &'static str {
-        match self {
-            Self::Works(liveness) => liveness.shown(),
-            other => other.as_str(),
-        }
-    }
-
     const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -87,7 +86,9 @@ pub(super) fn object(
     now: BootTime,
 ) -> Value {
     match (&seen.entry.content, ObservedLock::new(seen, store_now, now)) {
-        (Content::Foreign(why), _) => json!({ "lock": seen.entry.name, "foreign": why }),
+        (Content::Foreign(why), _) => {
+            json!({ "lock": seen.entry.name, "state": "foreign", "foreign": why })
+        }
         (_, Some(view)) => view.object(),
         // The scope excludes documents that are not locks.
         (_, None) => json!({ "lock": seen.entry.name }),
@@ -162,16 +163,17 @@ impl<'a> ObservedLock<'a> {
             let state = self.state(entry, evidence.as_ref());
             let notes = self.notes(entry, state, evidence.as_ref());
             let token = entry.token.unwrap_or(newest).to_string();
-            row(entry, token, state.shown(), evidence.as_ref(), notes).styled(style(state))
+            row(entry, token, state.as_str(), evidence.as_ref(), notes).styled(style(state))
         });
         let waiters = self.waiters().iter().enumerate();
         let waiters = waiters.map(|(index, (entry, evidence))| {
             let gone = evidence.as_ref().filter(|it| it.is_silent());
-            let (state, notes, style) = match (gone, &self.unanswered) {
-                (Some(gone), _) => ("waits", gone.words(None, self.now), Style::Bad),
-                (None, Some(unanswered)) => (UNKNOWN, unanswered.clone(), Style::Warning),
-                (None, None) => ("waits", self.awaits(index), Style::Plain),
+            let (notes, style) = match (gone, &self.unanswered) {
+                (Some(gone), _) => (gone.words(None, self.now), Style::Bad),
+                (None, Some(unanswered)) => (unanswered.clone(), Style::Warning),
+                (None, None) => (self.awaits(index), Style::Plain),
             };
+            let state = self.waiter_state(evidence.as_ref());
             row(entry, "-".to_owned(), state, evidence.as_ref(), notes).styled(style)
         });
         let rows: Vec<_> = holders.chain(waiters).collect();
@@ -183,11 +185,12 @@ impl<'a> ObservedLock<'a> {
                     .chain(self.last_end())
                     .collect();
                 let (token, last) = (newest.to_string(), last.join("; "));
-                let (state, notes, style) = match &self.unanswered {
-                    _ if self.record.is_pruned() => (PRUNED, &last, Style::Dim),
-                    Some(unanswered) => (UNKNOWN, unanswered, Style::Warning),
-                    None => ("free", &last, Style::Plain),
+                let (notes, style) = match &self.unanswered {
+                    _ if self.record.is_pruned() => (&last, Style::Dim),
+                    Some(unanswered) => (unanswered, Style::Warning),
+                    None => (&last, Style::Plain),
                 };
+                let state = self.lock_state();
                 let free = [self.name, &token, state, "-", "-", "-", "-", notes];
                 vec![Row::new(free).styled(style)]
             }
@@ -230,6 +233,7 @@ impl<'a> ObservedLock<'a> {
         let waiters = waiters.map(|(index, (entry, evidence))| {
             let mut object = entry_object(entry);
             self.add_evidence(&mut object, entry, evidence.as_ref());
+            object["state"] = self.waiter_state(evidence.as_ref()).into();
             object["place"] = (index + 1).into();
             object["waits_for"] = self.awaits(index).into();
             object
@@ -240,6 +244,7 @@ impl<'a> ObservedLock<'a> {
         });
         json!({
             "lock": self.name,
+            "state": self.lock_state(),
             "token": lock.token.get(),
             "slots": lock.slots,
             "holders": holders.collect::<Value>(),
@@ -286,10 +291,24 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    fn is_free(&self) -> bool {
-        let states = self.holders().iter();
-        let mut states = states.map(|(entry, evidence)| self.state(entry, evidence.as_ref()));
-        states.all(|state| state == HolderState::Ended)
+    /// Returns the state of the lock: the worst state of its holders.
+    fn lock_state(&self) -> &'static str {
+        let states = self.holding().map(|(_, state, _)| state.as_str());
+        let rank = |state: &&str| HOLDER_STATES.iter().position(|known| known == state);
+        match states.max_by_key(rank) {
+            _ if self.record.is_pruned() => PRUNED,
+            Some(worst) => worst,
+            None if self.unanswered.is_some() => UNKNOWN,
+            None => "free",
+        }
+    }
+
+    fn waiter_state(&self, evidence: Option<&Evidence>) -> &'static str {
+        let is_gone = evidence.is_some_and(Evidence::is_silent);
+        match self.unanswered.is_some() && !is_gone {
+            true => UNKNOWN,
+            false => "waits",
+        }
     }
 
     fn mode(&self, entry: &Entry) -> String {
@@ -357,7 +376,7 @@ impl<'a> ObservedLock<'a> {
                     };
                     and_kept(format!(
                         "{}; {}; the next contender removes it{watched}{or_break}",
-                        liveness.shown(),
+                        liveness.as_str(),
                         gone.last_write(self.now),
                     ))
                 }
@@ -403,27 +422,18 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns the age of the last write according to the writer's and this machine's clocks, and
-    /// also the age according to MongoDB's clock if the two differ.
-    fn last_write(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
-        let ours = match evidence {
-            Some(evidence) => evidence.last_write_ago,
-            None => wall().0.checked_sub(entry.owner.renewed_at.0),
-        };
-        let ours = ours.filter(|_| entry.owner.renewed_at.0 > 0);
-        let Some(ours) = ours else {
+    /// Returns the time since the last renewal, and also its age by MongoDB's clock if the two
+    /// differ.
+    fn renewed(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
+        let Some(evidence) = evidence.filter(|it| it.liveness != Liveness::Unseen) else {
             return "-".to_owned();
         };
-        let age = Duration::from_millis(ours.unsigned_abs());
-        let shown = match ours {
-            0.. => format!("{} ago", short(age)),
-            _ => format!("{} in the future", short(age)),
-        };
+        let (shown, ours) = (evidence.renewed(self.now), evidence.silent_for(self.now));
         match self.by_store(entry.owner.renewed_at) {
-            Some(by_store) if ours < 0 || by_store.abs_diff(age) >= SKEW_MIN => {
-                format!("{shown} ({} ago by MongoDB's clock)", short(by_store))
+            Some(by_store) if by_store.abs_diff(ours) >= SKEW_MIN => {
+                format!("{shown} ago ({} ago by MongoDB's clock)", short(by_store))
             }
-            Some(_) | None => shown,
+            Some(_) | None => format!("{shown} ago"),
         }
     }
 

@@ -2,10 +2,12 @@
 //! the documents.
 //!
 //! A revision that the command finds at its start may be old. Until the revision changes, the only
-//! evidence is the date of the last write, which is informational, because it comes from the
+//! evidence is the date of the last renewal, which is informational, because it comes from the
 //! holder's wall clock.
 
 mod evidence;
+#[cfg(test)]
+pub(super) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -37,13 +37,10 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-fn state(
-    seen: &ObservedDocument,
-    lease: &LeaseRecord,
-    evidence: Option<Evidence>,
-    now: BootTime,
-) -> &'static str {
-    match evidence.map(|evidence| evidence.liveness) {
+/// Returns the state of a lease, in texts and in JSON.
+pub(super) fn state(seen: &ObservedDocument, lease: &LeaseRecord, now: BootTime) -> &'static str {
+    match seen.evidence(now).map(|evidence| evidence.liveness) {
+        _ if lease.is_retired() => "retired",
         Some(liveness) => liveness.as_str(),
         None if seen.silence.is_blind(now) => Liveness::Unseen.as_str(),
         None if lease.lease.paused => "paused",
@@ -83,11 +80,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     let token = lease.holder_token().unwrap_or(lease.lease.token);
     let duration = lease.lease_duration();
     let (evidence, roll) = (seen.evidence(now), rolls.get(&seen.entry.name));
-    let state = match evidence.map(|evidence| evidence.liveness) {
-        _ if lease.is_retired() => "retired",
-        Some(liveness) => liveness.shown(),
-        None => state(seen, lease, evidence, now),
-    };
+    let state = state(seen, lease, now);
     let is_blind = seen.silence.is_blind(now);
     let cells = [
         seen.entry.name.clone(),
@@ -156,7 +149,7 @@ fn notes(
         }
         if let Some(ahead) = evidence.last_write_ago.filter(|ago| *ago <= -SKEW_MIN) {
             let ahead = short(Duration::from_millis(ahead.unsigned_abs()));
-            notes.push(format!("last write dated {ahead} in the future"));
+            notes.push(format!("last renewal dated {ahead} in the future"));
         }
     }
     if lease.lease.paused {
@@ -281,7 +274,7 @@ pub(super) fn object(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime
     });
     let mut object = json!({
         "lease": name,
-        "state": state(seen, lease, evidence, now),
+        "state": state(seen, lease, now),
         "token": lease.lease.token.get(),
         "holder": holder,
         "paused": lease.lease.paused,

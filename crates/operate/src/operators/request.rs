@@ -18,13 +18,15 @@ use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
 use super::roll_call::{self, ANSWER_MAX, names};
 use super::{
-    CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, hinted, say, system,
+    CommandOutcome, OperatorError, RequestArgs, RequestResult, Session, did_you_mean, hinted, say,
+    system,
 };
 use leasehold_cli::connecting;
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Identity, ResourceName, Timings};
 use leasehold_host::CommandError;
 use leasehold_host::signals::{Exit, Stops};
+use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{
     Acted, ActionId, ActionKind, LeaseRecord, Present, Scope, ViewEvent,
 };
@@ -300,9 +302,11 @@ impl<'a> PendingRequest<'a> {
             Some(_) => None,
             None => {
                 let waited = short(clock::boot_now().since(called).min(ANSWER_MAX));
+                let known: Vec<_> = present.iter().map(|it| it.identity.as_str()).collect();
+                let near = did_you_mean(to.as_str(), &known).unwrap_or_default();
                 let names = names(&present);
                 Some(CommandOutcome::refused(format!(
-                    "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {names}; no request written{hint}"
+                    "{to} is not a candidate: no answer to a roll call within {waited}; answers came from: {names}; no request written{hint}{near}"
                 )))
             }
         })
@@ -378,25 +382,29 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Waits for the effect of the request, at most for the timeout. Asks the candidates to report
-    /// shortly before the timeout, or immediately if the holder `is_silent`.
+    /// shortly before the timeout, or immediately if the holder `is_silent`. After a resume, the
+    /// holder is asked immediately whether it still leads.
     async fn waited(
         &self,
         followed: &mut Followed,
-        progress: Progress,
+        mut progress: Progress,
         is_silent: bool,
     ) -> CommandOutcome {
         let (session, timeout) = (self.session.clone(), self.session.timeout);
         let name = self.args.name.clone();
-        let within = ANSWER_MAX.min(timeout / 2);
-        let delay = match is_silent {
-            true => Duration::ZERO,
-            false => timeout.saturating_sub(within),
+        let may_lead = self.args.action.kind == ActionKind::Resume && progress.former().is_some();
+        let (delay, within) = match ANSWER_MAX.min(timeout / 2) {
+            _ if may_lead && !is_silent => (Duration::ZERO, timeout),
+            within if is_silent => (Duration::ZERO, within),
+            within => (timeout.saturating_sub(within), within),
         };
+        let call = ActionId::random(&mut KernelRandomness);
+        progress.roll_call = Some(call);
         // Dropping the set aborts the roll call, which an earlier outcome makes unnecessary.
         let mut roll = JoinSet::new();
         roll.spawn(async move {
             sleep(delay).await;
-            roll_call::roll(&session, &name, within).await
+            roll_call::roll_with(&session, &name, call, within).await
         });
         let what = || awaited(&self.stage.borrow(), &self.args.action.kind);
         let effect = self.effect(followed, progress);

@@ -77,7 +77,10 @@ impl Roll {
     pub(super) fn add_to(&self, object: &mut Value) {
         let candidate = |it: &Present| {
             let identity = it.identity.as_str();
-            json!({ "identity": identity, "version": it.version, "healthy": it.healthy })
+            let token = it.leads_with.map(|token| token.get());
+            json!({
+                "identity": identity, "version": it.version, "healthy": it.healthy, "token": token,
+            })
         };
         match self {
             Self::Answered(present) => {
@@ -109,6 +112,17 @@ pub(super) async fn candidates(
     complete: impl Fn(&[Present]) -> bool,
 ) -> Result<Vec<Present>, Failure> {
     let id = ActionId::random(&mut KernelRandomness);
+    candidates_with(session, name, id, within, complete).await
+}
+
+/// Asks the candidates as [`candidates`] does, with this id of the roll call.
+async fn candidates_with(
+    session: &Session,
+    name: &ResourceName,
+    id: ActionId,
+    within: Duration,
+    complete: impl Fn(&[Present]) -> bool,
+) -> Result<Vec<Present>, Failure> {
     let called = session.collection.call_roll(name, id).await;
     if called.outcome != Acted::Applied(()) {
         let changed = || Failure::new("the document is no longer a lease", "");
@@ -129,7 +143,8 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
     complete: impl Fn(&[Present]) -> bool,
 ) -> Result<Vec<Present>, Failure> {
     let mut until = clock::boot_now() + within;
-    let (mut present, mut pause, mut failed) = (Vec::new(), READ_AFTER, None);
+    let mut present: Vec<Present> = Vec::new();
+    let (mut pause, mut failed) = (READ_AFTER, None);
     while !complete(&present) && clock::boot_now() < until {
         sleep(pause.min(until.since(clock::boot_now()))).await;
         pause *= 2;
@@ -148,8 +163,10 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
             .as_ref()
             .and_then(|entry| lease(entry)?.roll_call.as_ref());
         for candidate in roll_call.iter().flat_map(|call| &call.present) {
-            if !present.contains(candidate) {
-                present.push(candidate.clone());
+            let mut known = present.iter_mut();
+            match known.find(|known| known.identity == candidate.identity) {
+                Some(known) => known.clone_from(candidate),
+                None => present.push(candidate.clone()),
             }
         }
     }
@@ -172,7 +189,17 @@ pub(super) async fn announced<T>(
 }
 
 pub(super) async fn roll(session: &Session, name: &ResourceName, within: Duration) -> Roll {
-    match candidates(session, name, within, |_| false).await {
+    let id = ActionId::random(&mut KernelRandomness);
+    roll_with(session, name, id, within).await
+}
+
+pub(super) async fn roll_with(
+    session: &Session,
+    name: &ResourceName,
+    id: ActionId,
+    within: Duration,
+) -> Roll {
+    match candidates_with(session, name, id, within, |_| false).await {
         Ok(present) => Roll::Answered(present),
         Err(failure) => Roll::NotCalled(failure.to_string()),
     }

@@ -3,7 +3,7 @@ use super::*;
 
 fn args() -> ReplicasArgs {
     ReplicasArgs {
-        replicas: Vec::new(),
+        named: Vec::new(),
         lease: None,
         expect: None,
         wait: Duration::ZERO,
@@ -299,4 +299,27 @@ fn the_remedy_of_no_leader_depends_on_its_cause() {
     });
     assert!(cut_off.starts_with("no replica leads, because no replica reaches MongoDB: "));
     assert!(!cut_off.contains("leasehold"), "{cut_off}");
+}
+
+#[test]
+fn a_lease_may_precede_the_addresses() {
+    let args = |named: &[&str], lease: Option<&str>| ReplicasArgs {
+        named: named.iter().map(|it| (*it).to_owned()).collect(),
+        lease: lease.map(str::to_owned),
+        ..args()
+    };
+    let both = args(&["orders", "a:1", "b:2"], None);
+    assert_eq!(both.contradiction(), None);
+    assert_eq!(both.lease().map(String::as_str), Some("orders"));
+    assert_eq!(both.replicas(), ["a:1", "b:2"]);
+    let addresses = args(&["a:1", "b:2"], None);
+    assert_eq!((addresses.lease(), addresses.replicas().len()), (None, 2));
+    for (named, lease) in [
+        (&["orders"][..], None),
+        (&["a:1", "orders"], None),
+        (&["orders", "stock", "a:1"], None),
+        (&["orders", "a:1"], Some("orders")),
+    ] {
+        assert!(args(named, lease).contradiction().is_some(), "{named:?}");
+    }
 }

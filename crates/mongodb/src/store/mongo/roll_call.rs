@@ -6,7 +6,7 @@ use mongodb::change_stream::event::ChangeStreamEvent;
 
 use super::display::{list, named, text};
 use super::document::{id, ours, uuid};
-use leasehold_core::election::Identity;
+use leasehold_core::election::{Identity, Token};
 
 const FIELD: &str = "roll_call";
 /// Maximum number of answers in a lease document. Later answers are discarded.
@@ -32,6 +32,9 @@ pub struct Present {
     pub version: Option<String>,
     /// The workload's health; `None` without a health check, or from an older version.
     pub healthy: Option<bool>,
+    /// The token that the candidate leads with; `None` if the candidate does not lead or steps
+    /// down, or from an older version.
+    pub leads_with: Option<Token>,
 }
 
 pub(super) fn projection() -> Document {
@@ -58,6 +61,7 @@ pub(super) fn read(document: &Document) -> Option<RollCall> {
                 identity: named(answer.get_str("identity").unwrap_or_default()),
                 version: text(answer, "version"),
                 healthy: answer.get_bool("healthy").ok(),
+                leads_with: answer.get_i64("token").ok().and_then(Token::new),
             })
             .collect(),
     })
@@ -73,6 +77,7 @@ pub(super) fn answer(
     call: RollCallId,
     identity: &Identity,
     healthy: Option<bool>,
+    leads_with: Option<Token>,
 ) -> (Document, Document) {
     let mut filter = ours(name);
     filter.insert("roll_call.id", uuid(call));
@@ -81,6 +86,9 @@ pub(super) fn answer(
     let mut answer = doc! { "identity": identity.as_str(), "version": env!("CARGO_PKG_VERSION") };
     if let Some(healthy) = healthy {
         answer.insert("healthy", healthy);
+    }
+    if let Some(token) = leads_with {
+        answer.insert("token", token.get());
     }
     let present = doc! { "$each": [answer], "$slice": PRESENT_MAX };
     (filter, doc! { "$push": { "roll_call.present": present } })
@@ -108,7 +116,7 @@ mod tests {
             assert_eq!((called(&document), read(&document)), (None, None));
         }
         let strange = doc! { "identity": 2, "healthy": "no" };
-        let unhealthy = doc! { "identity": "a\u{202e}", "healthy": false };
+        let unhealthy = doc! { "identity": "a\u{202e}", "healthy": false, "token": "7" };
         let present = doc! { "id": uuid([7; 16]), "present": [1, strange, unhealthy] };
         let read = read(&doc! { FIELD: present }).expect("a roll call");
         let names: Vec<_> = read
@@ -118,5 +126,6 @@ mod tests {
             .collect();
         let expected = vec![("?", None), ("a?", Some(false))];
         assert_eq!((read.id, names), ([7; 16], expected));
+        assert!(read.present.iter().all(|one| one.leads_with.is_none()));
     }
 }

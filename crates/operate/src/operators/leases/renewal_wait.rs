@@ -13,9 +13,9 @@ const OBSERVE_DEFAULT: Duration = Duration::from_secs(4);
 /// The maximum times to wait for renewals, by the evidence of the first read.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct RenewalWait {
-    /// For a holder whose last write is recent by the holder's clock.
+    /// For a holder whose last renewal is recent by the holder's clock.
     recent: Duration,
-    /// For a holder whose last write is late, dated in the future or not dated.
+    /// For a holder whose last renewal is late, dated in the future or not dated.
     pub(super) doubtful: Duration,
     /// For a holder that seems to be gone.
     silent: Duration,
@@ -83,49 +83,26 @@ pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<(&'stati
 
 #[cfg(test)]
 mod tests {
-    use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
+    use mongodb::bson::{Document, doc};
 
     use super::*;
-    use crate::operators::observed::{Observed, wall};
+    use crate::operators::observed::Observed;
+    use crate::operators::observed::tests::{ago, observed};
     use crate::operators::render;
     use crate::table::{Style, text};
     use leasehold_clock::boot_now;
     use leasehold_core::election::Identity;
     use leasehold_mongodb::store::Failure;
-    use leasehold_mongodb::store::mongo::operators::{CollectionEntry, ViewEvent};
+    use leasehold_mongodb::store::mongo::operators::ViewEvent;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn ago(seconds: i64) -> DateTime {
-        DateTime::from_millis(wall().0 - 1_000 * seconds)
-    }
-
-    /// Returns the first read of a lease with these changes; `renewed_at` adds holder `a`.
-    fn observed(mut changes: Document) -> Observed {
-        let uuid = |number| Bson::from(Uuid::from_bytes([number; 16]));
-        let holder = changes.remove("renewed_at").map(|renewed_at| {
-            doc! {
-                "identity": "a", "session": uuid(1), "claim": uuid(1), "token": 7_i64,
-                "acquired_at": ago(900), "renewed_at": renewed_at, "lease_duration_ms": 24_000_i64,
-            }
-        });
-        let mut document = doc! {
-            "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": uuid(1),
-            "holder": holder, "paused": false, "request": Bson::Null,
-            "reserved_for": Bson::Null, "history": [],
-        };
-        document.extend(changes);
-        let (mut observed, at) = (Observed::default(), boot_now());
-        let entries = vec![CollectionEntry::of(&document).expect("a name")];
-        observed.apply(ViewEvent::Listed { entries, at }, at);
-        observed
-    }
 
     fn answered(identities: &[&str]) -> Rolls {
         let present = identities.iter().map(|identity| Present {
             identity: Identity::new(*identity).expect("an identity"),
             version: None,
             healthy: None,
+            leads_with: None,
         });
         let roll = Roll::Answered(present.collect());
         Rolls::from([("orders".to_owned(), roll)])

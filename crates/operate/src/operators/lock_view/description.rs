@@ -1,9 +1,9 @@
 //! Describes one lock as text: its holders, waiters, successes and history.
 
 use super::super::render::{held_for, or_dash, place, short, since, table};
-use super::{ObservedLock, PRUNED, style};
+use super::{ObservedLock, style};
 use crate::table::{Row, Style, description};
-use leasehold_core::lock::EntryMode;
+use leasehold_core::lock::{Entry, EntryMode};
 use leasehold_guard::dispositions::signal_name;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::{CommandResult, PastHolder};
@@ -12,30 +12,18 @@ use leasehold_status::render::date;
 impl ObservedLock<'_> {
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
         let lock = &self.record.lock;
-        let (held, waiting) = (lock.holders.len(), lock.queue.len());
-        let silent = self.holding().filter(|(.., silent)| *silent);
-        let silent: Vec<_> = silent.map(|(_, state, _)| state.shown()).collect();
-        let and_silent = match silent.len() {
+        let (held, waiting) = (self.holding().count(), lock.queue.len());
+        let and_silent = match self.holding().filter(|(.., silent)| *silent).count() {
             0 => String::new(),
             count => format!(" ({count} not renewing)"),
         };
-        let state = match (held, lock.slots) {
-            _ if self.record.is_pruned() => PRUNED.to_owned(),
-            _ if self.is_free() => "free".to_owned(),
-            (_, 0) if lock.holders.iter().all(|it| it.work_done) => "kept".to_owned(),
-            (held, 0) if lock.holders.iter().all(|it| it.mode == EntryMode::Shared) => {
-                format!("shared by {held}{and_silent}")
-            }
-            (_, 0) => {
-                let first = self.holding().next().map(|(_, state, _)| state.shown());
-                silent
-                    .first()
-                    .copied()
-                    .or(first)
-                    .unwrap_or("held")
-                    .to_owned()
-            }
-            (held, slots) => format!("{held} of {slots} slots held{and_silent}"),
+        let is_shared = |(entry, ..): (&Entry, _, _)| entry.mode == EntryMode::Shared;
+        let mut state = self.lock_state().to_owned();
+        state += &match (held, lock.slots) {
+            (0, _) => String::new(),
+            (_, 0) if self.holding().all(is_shared) => format!(", shared by {held}{and_silent}"),
+            (_, 0) => String::new(),
+            (_, slots) => format!(", {held} of {slots} slots{and_silent}"),
         };
         let fields = [
             ("Lock", self.name.to_owned()),
@@ -61,23 +49,17 @@ impl ObservedLock<'_> {
             let state = self.state(entry, evidence.as_ref());
             Row::new([
                 or_dash(entry.token),
-                state.shown().to_owned(),
+                state.as_str().to_owned(),
                 self.mode(entry),
                 entry.owner.identity.to_string(),
                 or_dash(since(entry.owner.acquired_at).map(short)),
-                self.last_write(entry, evidence.as_ref()),
+                self.renewed(entry, evidence.as_ref()),
                 self.why(entry, state, evidence.as_ref()),
             ])
             .styled(style(state))
         });
         let header = [
-            "TOKEN",
-            "STATE",
-            "MODE",
-            "IDENTITY",
-            "SINCE",
-            "LAST WRITE",
-            "WHY",
+            "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "WHY",
         ];
         table(header, rows)
     }
@@ -92,7 +74,7 @@ impl ObservedLock<'_> {
                 self.mode(entry),
                 entry.owner.identity.to_string(),
                 or_dash(since(entry.owner.acquired_at).map(short)),
-                self.last_write(entry, evidence.as_ref()),
+                self.renewed(entry, evidence.as_ref()),
                 self.awaits(index) + &silent.unwrap_or_default(),
             ];
             Row::new(cells).styled(if gone.is_some() {
@@ -101,7 +83,7 @@ impl ObservedLock<'_> {
                 Style::Plain
             })
         });
-        let header = ["PLACE", "MODE", "IDENTITY", "WAITS", "LAST WRITE", "WHY"];
+        let header = ["PLACE", "MODE", "IDENTITY", "WAITS", "RENEWED", "WHY"];
         table(header, rows)
     }
 

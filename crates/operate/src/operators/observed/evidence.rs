@@ -1,5 +1,5 @@
 //! Evidence on whether a holder is alive: the time since its last renewal on this command's own
-//! clock, and the date of its last write on the holder's wall clock. Evidence is informational.
+//! clock, and the date of its last renewal on the holder's wall clock. Evidence is informational.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -43,7 +43,7 @@ pub(crate) enum Liveness {
     Renews,
     /// No renewal for more than a quarter of the lease duration.
     Late,
-    /// No renewal was observed, and the date of the last write is older than the lease duration.
+    /// No renewal was observed, and the date of the last renewal is older than the lease duration.
     Silent,
     /// No renewal for the lease duration, so another candidate may take over.
     Expired,
@@ -62,7 +62,7 @@ pub(crate) fn wall() -> WallMillis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
-    /// Difference between this machine's wall clock and the date of the last write, in
+    /// Difference between this machine's wall clock and the date of the last renewal, in
     /// milliseconds. Negative if the date is in the future; `None` if the document has no date or
     /// cannot be read.
     pub(crate) last_write_ago: Option<i64>,
@@ -79,7 +79,7 @@ impl Evidence {
         Self::new(silence, renewed_at, lease_duration, now, wall())
     }
 
-    /// `renewed_at` is the date of the holder's last write.
+    /// `renewed_at` is the date of the holder's last renewal.
     pub(crate) fn new(
         silence: Silence,
         renewed_at: WallMillis,
@@ -116,7 +116,7 @@ impl Evidence {
         }
     }
 
-    /// Returns true if, by the holder's clock, the last write is recent: at most a quarter of the
+    /// Returns true if, by the holder's clock, the last renewal is recent: at most a quarter of the
     /// lease duration ago.
     pub(crate) fn is_recent(&self) -> bool {
         let is_past = self.last_write_ago.is_some_and(|ago| ago > -SKEW_MIN);

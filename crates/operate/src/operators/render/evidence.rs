@@ -16,16 +16,11 @@ use leasehold_mongodb::store::mongo::operators::LeaseRecord;
 const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 impl Liveness {
-    pub(crate) const fn shown(self) -> &'static str {
-        match self {
-            Self::Late => "late",
-            other => other.as_str(),
-        }
-    }
-
+    /// Returns the state of a holder, in texts and in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Renews | Self::Late => "held",
+            Self::Renews => "held",
+            Self::Late => "late",
             Self::Silent => "silent",
             Self::Expired => "expired",
             Self::Unseen => "unknown",
@@ -40,7 +35,7 @@ impl Silence {
 }
 
 impl Evidence {
-    /// Returns the age of the last write, estimated from the wall clocks. Returns `None` if the
+    /// Returns the age of the last renewal, estimated from the wall clocks. Returns `None` if the
     /// clocks contradict this command's observations.
     fn age(&self, now: BootTime) -> Option<Duration> {
         let millis = self.last_write_ago.filter(|ago| *ago > -SKEW_MIN)?;
@@ -79,9 +74,9 @@ impl Evidence {
                 _ => self.silence.unanswered(now),
             },
             _ if self.silence.renewal_seen => format!("last renewal seen {watched} ago"),
-            (Some(age), _) => format!("last write {} ago by the holder's clock", short(age)),
+            (Some(age), _) => format!("last renewal {} ago by the holder's clock", short(age)),
             (None, Some(ahead @ ..=-1)) => format!(
-                "no renewal in {watched}; last write dated {} in the future, so the clocks differ",
+                "no renewal in {watched}; last renewal dated {} in the future, so the clocks differ",
                 short(Duration::from_millis(ahead.unsigned_abs()))
             ),
             (None, _) => format!("no renewal in {watched}"),
@@ -117,17 +112,7 @@ impl Evidence {
 
     /// Describes a holder that seems to be gone, and the candidates' answers if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
-        self.described(self.expiry(now), roll, now)
-    }
-
-    /// Describes the holder of this lease, as `words` does.
-    pub(crate) fn words_of(
-        &self,
-        lease: &LeaseRecord,
-        roll: Option<&Roll>,
-        now: BootTime,
-    ) -> String {
-        self.described(self.expiry_of(lease, now), roll, now)
+        self.described(self.liveness.as_str(), self.expiry(now), roll, now)
     }
 
     pub(crate) fn expiry_of(&self, lease: &LeaseRecord, now: BootTime) -> String {
@@ -138,11 +123,13 @@ impl Evidence {
         }
     }
 
-    fn described(&self, expiry: String, roll: Option<&Roll>, now: BootTime) -> String {
-        let state = match self.liveness {
-            Liveness::Renews => Liveness::Late.shown(),
-            other => other.shown(),
-        };
+    pub(crate) fn described(
+        &self,
+        state: &str,
+        expiry: String,
+        roll: Option<&Roll>,
+        now: BootTime,
+    ) -> String {
         let parts = [state.to_owned(), self.last_write(now), expiry];
         let parts = parts.into_iter().chain(roll.map(Roll::words));
         parts.collect::<Vec<_>>().join("; ")

@@ -29,6 +29,10 @@ pub(super) struct Progress {
     /// The candidate that the released lease was reserved for, if this was seen.
     reserved_for: Option<Identity>,
     blind: bool,
+    /// The command's own roll call, made after the request.
+    pub(super) roll_call: Option<ActionId>,
+    /// True if the roll call was seen. From then on, all answers are newer than the request.
+    is_called: bool,
     /// The evidence at the time of the request if the holder seemed to be gone.
     pub(super) gone: Option<Evidence>,
 }
@@ -54,6 +58,8 @@ impl Progress {
             released: None,
             reserved_for: None,
             blind: false,
+            roll_call: None,
+            is_called: false,
             gone: None,
         }
     }
@@ -92,8 +98,10 @@ impl Progress {
             let reserved_for = reserved_for.map(|it| it.identity.clone());
             self.reserved_for = reserved_for.or(self.reserved_for.take());
         }
+        let found = lease.roll_call.as_ref().map(|call| call.id);
+        self.is_called |= found.is_some() && found == self.roll_call.map(ActionId::bytes);
         // A renewal does not prove that a holder from before the pause still leads, because a
-        // holder that steps down renews until it releases the lease.
+        // holder that steps down renews until it releases the lease. Its answer to a roll call does.
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Pause if !paused => {
@@ -111,6 +119,14 @@ impl Progress {
             ActionKind::Resume if paused => {
                 let by = self.author(lease, &ActionKind::Pause);
                 self.superseded(at, format!("it was paused again meanwhile{by}"))
+            }
+            ActionKind::Resume if successor.is_none() && self.leads_on(lease) => {
+                let leader = leader(lease)?;
+                let message = format!(
+                    "{} still leads with token {}",
+                    leader.identity, leader.token
+                );
+                self.done(at, message, Some(leader))
             }
             _ if steps_down && self.is_released() && holder.is_none() && paused => {
                 let by = self.author(lease, &ActionKind::Pause);
@@ -153,6 +169,18 @@ impl Progress {
             }
             _ => None,
         }
+    }
+
+    /// Returns true if the holder has answered, since the request, that it leads.
+    fn leads_on(&self, lease: &LeaseRecord) -> bool {
+        let calls = lease.roll_call.iter().filter(|_| self.is_called);
+        let mut answers = calls.flat_map(|call| &call.present);
+        let holder = lease.held_by().map(|holder| &holder.identity);
+        answers.any(|it| {
+            Some(&it.identity) == holder
+                && it.leads_with.is_some()
+                && it.leads_with == lease.holder_token()
+        })
     }
 
     pub(super) fn former(&self) -> Option<&Identity> {

@@ -411,9 +411,51 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         }
         assert!(text.starts_with(expected), "{kind:?}, {seen:?}: {text}");
     }
-    let mut deleted = begun(&Pause, doc! {});
-    let outcome = deleted.observe(None, at(1)).expect("an outcome");
+    let outcome = begun(&Pause, doc! {})
+        .observe(None, at(1))
+        .expect("an outcome");
     assert_eq!(outcome.result, RequestResult::Deleted);
+}
+
+#[test]
+fn a_resume_is_done_once_the_holder_has_answered_that_it_leads() {
+    let call = |number: u8, who: &str, token: Option<i64>| {
+        let mut present = doc! { "identity": who, "version": "0.1.0" };
+        present.extend(
+            token
+                .map(|token| doc! { "token": token })
+                .unwrap_or_default(),
+        );
+        doc! { "roll_call": { "id": uuid(number), "present": [present] } }
+    };
+    let pending = "pending";
+    // The command's own roll call is 1. An answer to a roll call before it may be older than the
+    // pause.
+    for (calls, expected) in [
+        (
+            vec![call(1, "a", Some(7))],
+            "Done: a still leads with token 7, ",
+        ),
+        (vec![call(1, "a", None)], pending),
+        (vec![call(1, "b", Some(7))], pending),
+        (vec![call(1, "a", Some(6))], pending),
+        (vec![call(5, "a", Some(7))], pending),
+        (
+            vec![call(1, "b", None), call(5, "a", Some(7))],
+            "Done: a still leads with token 7, ",
+        ),
+    ] {
+        let mut progress = begun(&ActionKind::Resume, doc! { "paused": true });
+        progress.roll_call = Some(ActionId::random(&mut One));
+        let mut text = pending.to_owned();
+        for changes in &calls {
+            let seen = lease(all([actions([]), changes.clone()]));
+            if let Some(outcome) = progress.observe(Some(&seen), at(1)) {
+                text = shown(&outcome);
+            }
+        }
+        assert!(text.starts_with(expected), "{calls:?}: {text}");
+    }
 }
 
 #[test]

@@ -215,7 +215,7 @@ function renderFacts() {
     facts.push(
       ["Holder", holder.identity],
       ["Address", holder.address],
-      ["Since", dated(holder.since, now) + (isGone(found) ? `; held for ${duration(heldFor(holder, at, now))}, until its last write` : "")],
+      ["Since", dated(holder.since, now) + (isGone(found) ? `; held for ${duration(heldFor(holder, at, now))}, until its last renewal` : "")],
       ["Renewed", renewed(holder, at, now)],
       ["Lease duration", duration(holder.lease_duration_ms)],
     );

@@ -153,7 +153,7 @@ pub(super) fn row(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime) -
 }
 
 /// Milliseconds since a holder's last renewal; true if that renewal was observed; otherwise the
-/// date of the holder's last write.
+/// date of the holder's last renewal.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 

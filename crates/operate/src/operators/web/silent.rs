@@ -53,10 +53,8 @@ impl SilentLeases {
         }
         self.next_check = now + CHECKED_AFTER;
         self.asked.retain(|name, _| board.get(name).is_some());
-        let mut silent: Vec<_> = board.silent_leases(now).collect();
-        // No lease waits longer than others.
-        silent.sort_by_key(|(name, _)| self.asked.get(*name).map(|asked| asked.at));
-        for (name, revision) in silent {
+        let silent = board.silent_leases(now);
+        for (name, revision) in in_turn(silent, |name| self.asked.get(name).map(|it| it.at)) {
             let is_asked = |asked: &PageCall| {
                 asked.revision == revision && asked.again_at.is_none_or(|again| now < again)
             };
@@ -107,5 +105,49 @@ impl SilentLeases {
                 None => std::future::pending().await,
             }
         }
+    }
+}
+
+/// Returns the leases in the order in which they are asked: first the leases that were not asked
+/// yet, then the lease that was asked the longest ago. So no lease waits longer than others.
+fn in_turn<'a>(
+    silent: impl Iterator<Item = (&'a str, Revision)>,
+    asked_at: impl Fn(&str) -> Option<BootTime>,
+) -> Vec<(&'a str, Revision)> {
+    let mut silent: Vec<_> = silent.collect();
+    silent.sort_by_key(|(name, _)| asked_at(name));
+    silent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_many_unresponsive_leases_has_its_turn() {
+        let leases: Vec<_> = (0..3 * CALLS_MAX + 1)
+            .map(|it| format!("lease-{it:02}"))
+            .collect();
+        let mut asked: BTreeMap<String, BootTime> = BTreeMap::new();
+        let rounds = leases.len().div_ceil(CALLS_MAX);
+        for round in 1..=u64::try_from(2 * rounds).expect("few") {
+            let silent = leases
+                .iter()
+                .map(|name| (name.as_str(), Revision::from_bytes([1; 16])));
+            let turn = in_turn(silent, |name| asked.get(name).copied());
+            for (name, _) in turn.into_iter().take(CALLS_MAX) {
+                asked.insert(name.to_owned(), BootTime::from_nanos(round));
+            }
+            if round == u64::try_from(rounds).expect("few") {
+                assert_eq!(
+                    asked.len(),
+                    leases.len(),
+                    "each is asked once before any twice"
+                );
+            }
+        }
+        let oldest = asked.values().min().copied();
+        let recent = u64::try_from(rounds).expect("few");
+        assert!(oldest > Some(BootTime::from_nanos(recent)), "{asked:?}");
     }
 }

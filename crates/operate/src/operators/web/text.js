@@ -172,7 +172,7 @@ function evidence(doc, entry, at, now) {
   const found = holderState(entry, at, now);
   const write = entry.renewal_seen
     ? `last renewal seen ${duration(ms)} ago`
-    : `last write ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
+    : `last renewal ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
   const asked = doc.roll_call ? [doc.roll_call] : []; // Whether candidates answer.
   if (isGone(found) && doc.paused) return [write, "no candidate takes over while the lease is paused", ...asked];
   if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it", ...asked];

@@ -19,20 +19,20 @@ fn a_request_under_way_says_no_more_than_was_seen() {
         outcome.message
     };
     let mut progress = begun(&ActionKind::StepDown, doc! {});
-    let holds = "a still holds it after 30s; last write 5s ago by the holder's clock";
+    let holds = "a still holds it after 30s; last renewal 5s ago by the holder's clock";
     assert!(message(&progress, 4).contains(holds));
     for (seconds, text) in [
         (
             7,
-            "a is late; last write 8s ago by the holder's clock; others take over after watching for 24s; no candidate",
+            "a is late; last renewal 8s ago by the holder's clock; others take over after watching for 24s; no candidate",
         ),
         (
             23,
-            "a is silent; last write 24s ago by the holder's clock; others take over after watching for 24s; no candidate",
+            "a is silent; last renewal 24s ago by the holder's clock; others take over after watching for 24s; no candidate",
         ),
         (
             24,
-            "a is expired; last write 25s ago by the holder's clock; another candidate may take over; no",
+            "a is expired; last renewal 25s ago by the holder's clock; another candidate may take over; no",
         ),
     ] {
         let message = message(&progress, seconds);
