@@ -3,6 +3,7 @@
 - :func:`read_status` reads the status file.
 - :func:`follow` follows the event stream of a daemon on this machine.
 - :class:`Lock` holds a lock through the program ``leasehold``.
+- :mod:`leasehold.aio` does all this for asyncio.
 
 A result can be out of date at any time: check it immediately before each effect, and send the token
 with the effect.

@@ -6,12 +6,11 @@ import http.client
 import os
 import socket
 import threading
-import time
 from types import TracebackType
 from typing import Optional, Type
 
 from .status import BYTES_MAX, Status
-from .timeouts import limit
+from .waits import Changes, Wait
 
 RECONNECT_SECONDS = 1.0
 # The daemon sends a comment after 5 s without an event.
@@ -19,8 +18,6 @@ SILENCE_SECONDS = 15.0
 CONNECT_SECONDS = 5.0
 # A thread that is still connecting after this time exits by itself.
 CLOSE_SECONDS = 1.0
-# Waits are short because their clock stops while the machine is suspended.
-POLL_SECONDS = 0.1
 
 
 class NotLeader(Exception):
@@ -33,7 +30,7 @@ class Term:
     token: int
     """The fencing token."""
 
-    def __init__(self, token: int, status: Status, changed: threading.Condition) -> None:
+    def __init__(self, token: int, status: Status, changed: Changes) -> None:
         self.token = token
         self._status = status
         self._changed = changed
@@ -55,16 +52,15 @@ class Term:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until this leadership has ended. Returns False if it still lasts after ``timeout``
         seconds."""
-        timeout = limit("timeout", timeout)
-        if os.getpid() != self._process:
-            return True  # A thread of the parent may hold the condition.
-        end = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while self.is_valid():
-                if end is not None and time.monotonic() >= end:
-                    return False
-                self._changed.wait(_pause(end, self._status.valid_for()))
-        return True
+        return self._wait(timeout).block()
+
+    def _wait(self, timeout: Optional[float]) -> Wait[bool]:
+        def look(expired: bool) -> Optional[bool]:
+            if not self.is_valid():
+                return True
+            return False if expired else None
+
+        return Wait(self._changed, look, timeout, lambda: self._status.valid_for())
 
     def _extend(self, status: Optional[Status]) -> bool:
         """Adopts a later status of the same leadership. Returns False for any other status."""
@@ -84,7 +80,7 @@ class Follower:
     def __init__(self, address: str) -> None:
         http.client.HTTPConnection(address)  # Raises if the address is invalid.
         self._address = address
-        self._changed = threading.Condition()
+        self._changed = Changes()
         self._term: Optional[Term] = None
         self._closed = threading.Event()
         self._process = os.getpid()
@@ -107,28 +103,36 @@ class Follower:
         Raises :class:`TimeoutError` after ``timeout`` seconds, and :class:`ValueError` if the
         follower is closed.
         """
-        timeout = limit("timeout", timeout)
-        if os.getpid() != self._process:
-            raise ValueError("the follower belongs to another process")
-        end = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while True:
-                if self._closed.is_set():
-                    raise ValueError("the follower is closed")
-                term = self._term
-                if term is not None and term.is_valid():
-                    return term
-                if end is not None and time.monotonic() >= end:
-                    # Without an event, only the error is known.
-                    error = self.error
-                    why = "" if error is None else f": no events from {self._address}: {error}"
-                    raise TimeoutError(f"the candidate does not lead{why}") from error
-                self._changed.wait(_pause(end, None))
+        return self._lead(timeout).block()
+
+    def _lead(self, timeout: Optional[float]) -> Wait[Term]:
+        def look(expired: bool) -> Optional[Term]:
+            if os.getpid() != self._process:
+                raise ValueError("the follower belongs to another process")
+            if self._closed.is_set():
+                raise ValueError("the follower is closed")
+            term = self._term
+            if term is not None and term.is_valid():
+                return term
+            if expired:
+                # Without an event, only the error is known.
+                error = self.error
+                why = "" if error is None else f": no events from {self._address}: {error}"
+                raise TimeoutError(f"the candidate does not lead{why}") from error
+            return None
+
+        return Wait(self._changed, look, timeout)
 
     def close(self) -> None:
         """Ends the stream and the current term. Returns within a second, even
         while a connection is being opened. Does nothing in a forked process, which shares the
         connection with its parent."""
+        self._end()
+        if os.getpid() == self._process and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_SECONDS)
+
+    def _end(self) -> None:
+        """Ends the stream and the current term without waiting for the thread."""
         if os.getpid() != self._process:
             return
         self._closed.set()
@@ -139,8 +143,6 @@ class Follower:
                 stream.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # The term has already ended.
-        if threading.current_thread() is not self._thread:
-            self._thread.join(CLOSE_SECONDS)
 
     def __enter__(self) -> "Follower":
         return self
@@ -203,7 +205,7 @@ class Follower:
                     self._term = None
                 else:
                     self._term = Term(token, status, self._changed)
-            self._changed.notify_all()
+        self._changed.announce()
 
 
 def follow(address: str) -> Follower:
@@ -213,12 +215,3 @@ def follow(address: str) -> Follower:
     Use the result in a ``with`` statement, or close it.
     """
     return Follower(address)
-
-
-def _pause(end: Optional[float], limit: Optional[float]) -> float:
-    pauses = [POLL_SECONDS]
-    if end is not None:
-        pauses.append(max(end - time.monotonic(), 0.0))
-    if limit is not None:
-        pauses.append(limit)
-    return min(pauses)

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from types import FrameType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
-from .timeouts import limit
+from .waits import Changes, Wait, limit
 
 _NOT_ACQUIRED = 75
 # Longest wait that the program accepts.
@@ -78,6 +78,8 @@ class _Program:
     def __init__(self, command: Sequence[str]) -> None:
         self.owner = os.getpid()
         self.ended = threading.Event()
+        self.changes = Changes()
+        """Announces the end."""
         self.abandoned = False
         """True if the lock is no longer needed, so that a loss is not reported."""
         self.kept: "Optional[HeldLock]" = None
@@ -97,7 +99,7 @@ class _Program:
                 # when this process exits.
                 self._process = subprocess.Popen(
                     command,
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.PIPE,
                     bufsize=0,
                     start_new_session=True,
@@ -154,10 +156,10 @@ class _Program:
         self._finish(name, rest, RELEASE_SECONDS)
         return self.code
 
-    def wait(self) -> None:
+    def wait(self, limit: Optional[float] = None) -> None:
         """Waits until the watched program has exited, and kills the program after a limit. Does not
         wait for the thread that reads the output, because a descendant may keep the output open."""
-        if not self.ended.wait(RELEASE_SECONDS):
+        if not self.ended.wait(RELEASE_SECONDS if limit is None else limit):
             self.code = self._kill()
 
     def _watch(self, name: str, on_lost: Optional[Callable[[], object]]) -> None:
@@ -188,6 +190,7 @@ class _Program:
                 code = self._kill()
             self.code = code if self.reported is None else self.reported
             self.ended.set()
+            self.changes.announce()
         finally:
             self._reading.release()
 
@@ -274,9 +277,17 @@ class HeldLock:
         """Waits until the lock is lost or released. Returns False if it is still held after
         ``timeout`` seconds."""
         timeout = limit("timeout", timeout)
-        if os.getpid() != self._program.owner:
+        if self._is_of_parent():
             return True
         return self._program.ended.wait(timeout)
+
+    def _wait(self, timeout: Optional[float]) -> Wait[bool]:
+        def look(expired: bool) -> Optional[bool]:
+            if self._is_of_parent() or self._program.ended.is_set():
+                return True
+            return False if expired else None
+
+        return Wait(self._program.changes, look, timeout)
 
     def release(self) -> None:
         """Releases the lock. Raises :class:`LockLost` if the lock was already lost, or if
@@ -285,10 +296,18 @@ class HeldLock:
 
         Further calls, even in other threads, wait for the end of the first call and report its
         result. If Ctrl-C interrupts a call, call ``release`` again."""
-        if os.getpid() != self._program.owner:
+        if self._is_of_parent():
             return
         self._end()
         self._program.wait()
+        self._confirm()
+
+    def _is_of_parent(self) -> bool:
+        """True in a forked process, which does not hold the lock."""
+        return os.getpid() != self._program.owner
+
+    def _confirm(self) -> None:
+        """Raises :class:`LockLost` unless the lock was released."""
         lost = self._losses[0]
         if lost or self._program.reported not in _RELEASED:
             why = "was lost"
@@ -394,9 +413,8 @@ class Lock:
         return self._await(_Program(self._command), self._on_lost is not None)
 
     def start(self) -> "Future[HeldLock]":
-        """Waits for the lock in a thread. A cancelled future leaves the queue::
-
-            held = await asyncio.wait_for(asyncio.wrap_future(lock.start()), timeout=30)
+        """Waits for the lock in a thread. A cancelled future leaves the queue. With asyncio, use
+        :func:`leasehold.aio.lock`.
 
         The caller must keep and release the result, like the result of :meth:`acquire`.
         """
