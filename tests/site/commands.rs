@@ -1,7 +1,7 @@
 //! Runs the commands on pages for newcomers. A page must mark each command that no test can run,
 //! and give the reason.
 
-use leasehold_testbed::{ReplicaSet, SharedSet, run};
+use leasehold_testbed::{Kubernetes, ReplicaSet, SharedSet, run};
 
 use crate::page::{blocks, pages, text};
 use crate::session::{Session, like_the_repository};
@@ -16,9 +16,23 @@ fn on_the_shared_set(page: &'static str) {
         let mut session = Session::new(page);
         like_the_repository(&mut session);
         session.set("LEASEHOLD_MONGODB__URI", set.uri());
+        if !session.packages_are_available() {
+            return;
+        }
+        let kubernetes = match page {
+            OPERATOR => Some(Kubernetes::start().await),
+            _ => None,
+        };
+        if let Some(kubernetes) = &kubernetes {
+            let file = kubernetes.directory().join("kubeconfig");
+            session.set("KUBECONFIG", file.display().to_string());
+        }
         session.run();
     });
 }
+
+/// This recipe also needs an API server.
+const OPERATOR: &str = "docs/recipes/operator.md";
 
 /// Declares a test for each page whose commands run on the shared replica set.
 macro_rules! pages_on_the_shared_set {
@@ -36,6 +50,11 @@ pages_on_the_shared_set! {
     the_recipe_for_cron_works => "docs/recipes/cron.md",
     the_recipe_for_kafka_works => "docs/recipes/kafka.md",
     the_recipe_for_flyway_works => "docs/recipes/flyway.md",
+    the_recipe_for_node_works => "docs/recipes/node.md",
+    the_recipe_for_migrations_works => "docs/recipes/migrations.md",
+    the_recipe_for_asyncio_works => "docs/recipes/asyncio.md",
+    the_recipe_for_collectors_works => "docs/recipes/collector.md",
+    the_recipe_for_operators_works => "docs/recipes/operator.md",
     the_recipe_for_spring_works => "docs/recipes/spring.md",
     the_migration_from_the_sidecar_works => "docs/migration/leader-elector.md",
     the_migration_from_shedlock_works => "docs/migration/shedlock.md",

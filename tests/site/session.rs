@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use leasehold_testbed::ReservedPort;
+use leasehold_testbed::{ReservedPort, skip};
 
 use crate::page::{Block, blocks, root, text};
 use crate::shape::difference;
@@ -17,6 +17,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 const SECONDS_MAX: u32 = 240;
+
+/// Commands that install packages from a registry.
+const REGISTRIES: [&str; 3] = ["npm install", "pip install", "go install"];
 
 /// The page's shell prints a line with one of these prefixes before and after each command's
 /// output.
@@ -162,6 +165,32 @@ impl Session {
     /// command fails or its output differs.
     pub(crate) fn run(&self) {
         self.run_text(text(self.page));
+    }
+
+    /// Runs the page's command that installs packages from a registry, if there is one. Returns
+    /// false, and prints why, if the registry is unreachable. [`run`](Self::run) repeats the command,
+    /// which then has nothing to do.
+    pub(crate) fn packages_are_available(&self) -> bool {
+        let blocks = blocks(&text(self.page));
+        let run = blocks.iter().filter(|block| !block.is_marked_not_run());
+        let mut commands = run.filter(|block| block.is_shell()).flat_map(commands);
+        let Some(install) =
+            commands.find(|shown| REGISTRIES.iter().any(|it| shown.command.contains(it)))
+        else {
+            return true;
+        };
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &install.command])
+            .current_dir(self.directory());
+        let output = bash
+            .envs(self.environment.iter().cloned())
+            .output()
+            .unwrap();
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            skip(&format!("{}: {}: {why}", self.page, install.command));
+        }
+        output.status.success()
     }
 
     /// Like [`run`](Self::run), but for a part of the page.
