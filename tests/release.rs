@@ -203,12 +203,22 @@ fn the_packaged_charts_run_the_image_of_the_release_by_digest() {
     }
 }
 
+const IN_THE_WHEEL: &[&str] = &[
+    "would publish",
+    ".whl",
+    "leasehold/py.typed",
+    "leasehold/aio.py",
+    "LICENSE-MIT",
+    "Description-Content-Type: text/markdown",
+    "pip install leasehold",
+];
+
 #[test]
 fn the_packages_for_python_and_node_have_their_page_and_licences() {
     let scratch = Scratch::new();
     for (part, expected) in [
-        ("npm", ["README.md", "LICENSE-MIT"]),
-        ("pypi", ["would publish", ".whl"]),
+        ("npm", &["README.md", "LICENSE-MIT"][..]),
+        ("pypi", IN_THE_WHEEL),
     ] {
         let mut rehearsal = command("packaging/publish", &[part]);
         // npm would write a log into the home.

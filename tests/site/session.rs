@@ -133,6 +133,8 @@ impl Session {
         let programs = session.directory().join("bin");
         fs::create_dir(&programs).unwrap();
         symlink(PROGRAM, programs.join("leasehold")).unwrap();
+        // The program runs as a server under this name. The package redis-tools has no such name.
+        symlink("/usr/bin/redis-check-rdb", programs.join("redis-server")).unwrap();
         let path = std::env::var("PATH").unwrap();
         session.set("PATH", format!("{}:{path}", programs.display()));
         session.set("LEASEHOLD_LOG__FORMAT", "text");
