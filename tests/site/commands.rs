@@ -55,6 +55,7 @@ pages_on_the_shared_set! {
     the_recipe_for_asyncio_works => "docs/recipes/asyncio.md",
     the_recipe_for_collectors_works => "docs/recipes/collector.md",
     the_recipe_for_operators_works => "docs/recipes/operator.md",
+    the_recipe_for_celery_works => "docs/recipes/celery-beat.md",
     the_recipe_for_spring_works => "docs/recipes/spring.md",
     the_migration_from_the_sidecar_works => "docs/migration/leader-elector.md",
     the_migration_from_shedlock_works => "docs/migration/shedlock.md",
