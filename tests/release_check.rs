@@ -11,7 +11,7 @@ use std::process::Command;
 use leasehold_testbed::Scratch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FILES: [&str; 19] = [
+const FILES: [&str; 21] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
@@ -20,6 +20,8 @@ const FILES: [&str; 19] = [
     "charts/leasehold-sidecar/Chart.yaml",
     "charts/leasehold-sidecar/templates/_names.tpl",
     "charts/leasehold/Chart.yaml",
+    "clients/java/README.md",
+    "clients/java/pom.xml",
     "clients/node/package.json",
     "clients/python/pyproject.toml",
     "docs/image.md",
@@ -176,6 +178,18 @@ fn each_outdated_place_is_named() {
             "\"version\": \"{}\"",
             "\"version\": \"0.0.9\"",
             "version is 0.0.9",
+        ),
+        (
+            "clients/java/pom.xml",
+            "\n  <version>{}<",
+            "\n  <version>0.0.9<",
+            "version is 0.0.9",
+        ),
+        (
+            "clients/java/pom.xml",
+            "<groupId>test.acme.git<",
+            "<groupId>org.other<",
+            "must be '<groupId>test.acme.git</groupId>'",
         ),
         (
             "clients/node/package.json",

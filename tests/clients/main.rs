@@ -24,9 +24,11 @@ fn package(language: &str) -> PathBuf {
     clients.join(language)
 }
 
-/// Variables that locate the caches and settings of Python, Go and Node.
-const CACHES: [&str; 6] = [
+/// Variables that locate the caches and settings of Python, Go, Node and Java.
+const CACHES: [&str; 8] = [
     "HOME",
+    "JAVA_HOME",
+    "LEASEHOLD_CACHE",
     "XDG_CACHE_HOME",
     "GOCACHE",
     "GOENV",
@@ -38,6 +40,13 @@ const CACHES: [&str; 6] = [
 /// Returns the output. The script must `exec` the tests, so that the tests and their daemons end if
 /// this process is killed.
 async fn run(language: &str, script: &str) -> String {
+    let (code, output) = outcome(language, script).await;
+    assert_eq!(code, Some(0), "{language}:\n{output}");
+    output
+}
+
+/// Runs a script as [`run`] does. Returns the exit code and the output.
+async fn outcome(language: &str, script: &str) -> (Option<i32>, String) {
     let set = SET.get().await;
     let scratch = Scratch::new();
     let path = |name: &str| scratch.path().join(name);
@@ -69,9 +78,7 @@ async fn run(language: &str, script: &str) -> String {
     let status = process.wait(LONG).await;
     let output = fs::read(path("output")).unwrap();
     let output = String::from_utf8_lossy(&output).into_owned();
-    let code = status.map(exit_code);
-    assert_eq!(code, Some(0), "{language}:\n{output}");
-    output
+    (status.map(exit_code), output)
 }
 
 fn installed(program: &str, version: &str) -> bool {
@@ -138,5 +145,21 @@ async fn i4_the_node_package() {
                 ran(&output, "\n# skipped 0\n");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn i4_the_java_package() {
+    if installed("mvn", "--version") {
+        // Once the artifacts are in the cache, Maven does not connect to the registry.
+        let tests = "export MAVEN_OPTS=\"-XX:-UsePerfData -Djava.io.tmpdir=$TMPDIR\" \
+             && exec mvn --batch-mode --no-transfer-progress -Dtarget=\"$TMPDIR/target\" \
+             -Dmaven.repo.local=\"${LEASEHOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/leasehold}/maven\" test";
+        let (code, output) = outcome("java", tests).await;
+        if code != Some(0) && output.contains("Could not transfer artifact") {
+            return skip("Maven cannot fetch its artifacts");
+        }
+        assert_eq!(code, Some(0), "java:\n{output}");
+        ran(&output, ", Failures: 0, Errors: 0, Skipped: 0");
     }
 }
