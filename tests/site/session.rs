@@ -137,6 +137,10 @@ impl Session {
         symlink("/usr/bin/redis-check-rdb", programs.join("redis-server")).unwrap();
         let path = std::env::var("PATH").unwrap();
         session.set("PATH", format!("{}:{path}", programs.display()));
+        if let Some(cache) = cache() {
+            session.set("npm_config_cache", format!("{cache}/npm"));
+            session.set("PIP_CACHE_DIR", format!("{cache}/pip"));
+        }
         session.set("LEASEHOLD_LOG__FORMAT", "text");
         session.set("LEASEHOLD_MONGODB__DATABASE", database);
         session.set("XDG_RUNTIME_DIR", session.place("runtime"));
@@ -286,6 +290,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Returns the directory in which fetched programs and packages remain for the next run.
+fn cache() -> Option<String> {
+    let of = |variable: &str| std::env::var(variable).ok();
+    let below = |directory: String, name: &str| format!("{directory}/{name}");
+    of("LEASEHOLD_CACHE")
+        .or_else(|| of("XDG_CACHE_HOME").map(|it| below(it, "leasehold")))
+        .or_else(|| of("HOME").map(|it| below(it, ".cache/leasehold")))
 }
 
 /// Removes terminal control characters, trailing empty lines, and the shell's notices of killed
