@@ -194,7 +194,10 @@ impl Session {
             .unwrap();
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            skip(&format!("{}: {}: {why}", self.page, install.command));
+            skip(&format!(
+                "{}: the packages are not available: {}: {why}",
+                self.page, install.command
+            ));
         }
         output.status.success()
     }
