@@ -180,7 +180,7 @@ fn the_packaged_charts_run_the_image_of_the_release_by_digest() {
     rehearsal.env("HELM", &helm).env("REHEARSAL", "1");
     let (code, _, errors) = run(rehearsal);
     assert_eq!(code, Some(0), "{errors}");
-    assert_eq!(errors.matches("would push").count(), 2, "{errors}");
+    assert_eq!(errors.matches("would push").count(), 3, "{errors}");
     let chart = scratch.path().join(format!("leasehold-{VERSION}.tgz"));
     let mut template = Command::new(&helm);
     template.args(["template", "orders"]).arg(chart).args([

@@ -11,12 +11,13 @@ use std::process::Command;
 use leasehold_testbed::Scratch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
     "Dockerfile",
     "README.md",
+    "charts/leasehold-cluster/Chart.yaml",
     "charts/leasehold-sidecar/Chart.yaml",
     "charts/leasehold-sidecar/templates/_names.tpl",
     "charts/leasehold/Chart.yaml",
@@ -145,6 +146,12 @@ fn each_outdated_place_is_named() {
         ),
         (
             "charts/leasehold-sidecar/Chart.yaml",
+            "\nversion: {}",
+            "\nversion: 0.0.9",
+            "version is 0.0.9",
+        ),
+        (
+            "charts/leasehold-cluster/Chart.yaml",
             "\nversion: {}",
             "\nversion: 0.0.9",
             "version is 0.0.9",

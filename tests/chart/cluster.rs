@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use leasehold_testbed::Kubernetes;
@@ -14,6 +14,12 @@ use crate::helm::{self, Objects, RELEASE};
 
 /// Timeout for a stored object, such as a policy, to take effect. A busy machine needs seconds.
 pub(crate) use leasehold_testbed::wait::LONG as SOON;
+
+/// The release has its own rights, or the rights of the chart leasehold-cluster.
+pub(crate) const RIGHTS: [&str; 2] = [
+    r#"leasehold.rights="release""#,
+    r#"leasehold.rights="cluster""#,
+];
 
 pub(crate) struct Installed {
     pub(crate) kubernetes: Arc<Kubernetes>,
@@ -28,6 +34,9 @@ impl Installed {
     pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
+        if changes.contains(&RIGHTS[1]) {
+            install_cluster_chart(&kubernetes, &namespace).await;
+        }
         restrict(&kubernetes.client(), &namespace).await;
         // Policies are cluster-scoped, and other tests use this cluster too.
         let only_here = format!(
@@ -43,19 +52,14 @@ impl Installed {
         }
     }
 
-    /// Like [`new`](Self::new), but with the values of a block of a page on top of `installation`.
-    pub(crate) async fn documented(page: &str, file: &str, installation: &str) -> Self {
-        Self::documented_with(page, file, installation, "test.enabled=true").await
-    }
-
-    pub(crate) async fn documented_with(
-        page: &str,
-        file: &str,
-        installation: &str,
-        set: &str,
-    ) -> Self {
+    /// Like [`new`](Self::new), but with the values of a block of a page on top of `installation`,
+    /// and with the value `set`.
+    pub(crate) async fn documented(page: &str, file: &str, installation: &str, set: &str) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
+        if set.contains("leasehold.rights=cluster") {
+            install_cluster_chart(&kubernetes, &namespace).await;
+        }
         restrict(&kubernetes.client(), &namespace).await;
         let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
         fs::write(values.path(), block(page, file)).unwrap();
@@ -102,6 +106,29 @@ impl Installed {
     }
 }
 
+/// Installs the chart leasehold-cluster. Other tests share the cluster, and test the policies of a
+/// release, so the chart's policies apply only to the namespaces of this function's callers.
+pub(crate) async fn install_cluster_chart(kubernetes: &Kubernetes, namespace: &str) {
+    let label = "testbed.leasehold.dev/rights";
+    let labelled = json!({"metadata": {"labels": {label: "cluster"}}});
+    let namespaces: Api<Namespace> = Api::all(kubernetes.client());
+    let patch = Patch::Merge(labelled);
+    namespaces
+        .patch(namespace, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let objects = Objects::parse(&helm::render_chart(&helm::cluster_chart(), &[]).unwrap());
+    let here = json!({"namespaceSelector": {"matchLabels": {label: "cluster"}}});
+    let limited = objects.iter().cloned().map(|mut object| {
+        if object["kind"] == "ValidatingAdmissionPolicyBinding" {
+            object["spec"]["matchResources"] = here.clone();
+        }
+        object.to_string()
+    });
+    let limited = limited.collect::<Vec<_>>().join("\n---\n");
+    kubernetes.apply("default", &limited).await;
+}
+
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
@@ -112,7 +139,7 @@ pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> S
 }
 
 async fn restrict(client: &Client, namespace: &str) {
-    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    let namespaces: Api<Namespace> = Api::all(client.clone());
     let labels = json!({"metadata": {"labels": {
         "pod-security.kubernetes.io/enforce": "restricted",
     }}});

@@ -37,11 +37,11 @@ fn helm_commands(page: &str) -> Vec<String> {
 fn the_documented_installations_work_when_copied() {
     let place = tempfile::tempdir().unwrap();
     symlink(root().join("charts"), place.path().join("charts")).unwrap();
-    for file in ["orders.yaml", "tenant.yaml"] {
+    for file in ["orders.yaml", "tenant.yaml", "tenant-of-one.yaml"] {
         let values = block("docs/kubernetes.md", file);
         fs::write(place.path().join(file), values).unwrap();
     }
-    for (page, installations) in [("README.md", 1), ("docs/kubernetes.md", 3)] {
+    for (page, installations) in [("README.md", 1), ("docs/kubernetes.md", 5)] {
         let commands = helm_commands(page);
         let installing: Vec<_> = commands
             .iter()

@@ -15,7 +15,7 @@ use leasehold_testbed::wait::found;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::json;
 
-use crate::cluster::{Installed, SOON};
+use crate::cluster::{Installed, RIGHTS, SOON};
 use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -160,37 +160,42 @@ async fn hand_over(changes: &[&str]) -> (Running, Running) {
 #[test]
 fn labels_service_and_events_follow_the_leader() {
     run(async {
-        hand_over(&[SERVICE]).await;
+        for rights in RIGHTS {
+            hand_over(&[rights, SERVICE]).await;
+        }
     });
 }
 
 #[test]
 fn a_supervisor_runs_the_workload_on_the_labelled_pod() {
     run(async {
-        let journal = tempfile::tempdir().unwrap();
-        let script = format!(
-            "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
-            journal.path().display()
-        );
-        let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
-        let (first, _second) = hand_over(&[SERVICE, "mode=\"supervisor\"", &command]).await;
-        let code = first.daemon.wait_exit(SOON).await;
-        assert_eq!(code, 0, "{}", first.daemon.logs());
-        for (token, identity) in [("1", "a"), ("2", "b")] {
-            let environment = found(&format!("{identity} starts its workload"), async || {
-                std::fs::read_to_string(journal.path().join(token)).ok()
-            })
-            .await;
-            let said = format!("LEASEHOLD_IDENTITY={identity}");
-            let mut lines = environment.lines();
-            assert!(lines.any(|line| line == said), "{environment}");
-            // The workload does not inherit leasehold's configuration.
-            for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
-                assert!(!environment.contains(ours), "{environment}");
+        for rights in RIGHTS {
+            let journal = tempfile::tempdir().unwrap();
+            let script = format!(
+                "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
+                journal.path().display()
+            );
+            let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
+            let (first, _second) =
+                hand_over(&[rights, SERVICE, "mode=\"supervisor\"", &command]).await;
+            let code = first.daemon.wait_exit(SOON).await;
+            assert_eq!(code, 0, "{}", first.daemon.logs());
+            for (token, identity) in [("1", "a"), ("2", "b")] {
+                let environment = found(&format!("{identity} starts its workload"), async || {
+                    std::fs::read_to_string(journal.path().join(token)).ok()
+                })
+                .await;
+                let said = format!("LEASEHOLD_IDENTITY={identity}");
+                let mut lines = environment.lines();
+                assert!(lines.any(|line| line == said), "{environment}");
+                // The workload does not inherit leasehold's configuration.
+                for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
+                    assert!(!environment.contains(ours), "{environment}");
+                }
             }
+            let runs = std::fs::read_dir(journal.path()).unwrap().count();
+            assert_eq!(runs, 2, "one start for each leader");
         }
-        let runs = std::fs::read_dir(journal.path()).unwrap().count();
-        assert_eq!(runs, 2, "one start for each leader");
     });
 }
 
@@ -240,10 +245,10 @@ async fn elected(installed: &Installed, pod: &Pod) {
 
 /// Kills the leader and starts a successor. If `missing` names a right, first removes this right
 /// from the Role, and then waits until the successor's metrics report failures.
-async fn takeover_without(missing: Option<(&str, &str, &str)>) {
+async fn takeover_without(missing: Option<(&str, &str, &str)>, rights_of: &str) {
     let set = SET.get().await;
     let demoting = "leasehold.kubernetes.demoteOthers=true";
-    let installed = Installed::new("minimal", &[SERVICE, demoting]).await;
+    let installed = Installed::new("minimal", &[rights_of, SERVICE, demoting]).await;
     let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
     leads(&installed, "a", &[], "10.9.0.1").await;
     elected(&installed, &first.place.pod).await;
@@ -281,7 +286,11 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
 
 #[test]
 fn the_rights_of_the_role_are_sufficient() {
-    run(takeover_without(None));
+    run(async {
+        for rights_of in RIGHTS {
+            takeover_without(None, rights_of).await;
+        }
+    });
 }
 
 #[test]
@@ -292,7 +301,7 @@ fn each_right_of_the_role_is_necessary() {
             ("pods", "list", "label"),
             ("events", "create", "event"),
         ] {
-            takeover_without(Some(missing)).await;
+            takeover_without(Some(missing), RIGHTS[0]).await;
         }
     });
 }

@@ -34,8 +34,14 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+pub(crate) const CHARTS: [&str; 3] = ["leasehold", "leasehold-sidecar", "leasehold-cluster"];
+
 pub(crate) fn chart() -> PathBuf {
     root().join("charts/leasehold")
+}
+
+pub(crate) fn cluster_chart() -> PathBuf {
+    root().join("charts/leasehold-cluster")
 }
 
 pub(crate) fn values(installation: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use leasehold_testbed::run;
 use leasehold_testbed::wait::found;
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, patch_status};
+use crate::cluster::{Installed, RIGHTS, patch_status};
 use crate::helm::{Objects, refused};
 
 fn names(list: &Value) -> Vec<&str> {
@@ -214,11 +214,13 @@ async fn refusal(pods: &Api<Pod>, name: &str, patch: Value) -> String {
 #[test]
 fn the_policy_covers_the_labels_of_all_leases_and_no_others() {
     run(async {
-        for demoting in [true, false] {
+        let both = RIGHTS.map(|rights| [(rights, true), (rights, false)]);
+        for (rights, demoting) in both.concat() {
             let demotes = format!("leasehold.kubernetes.demoteOthers={demoting}");
             let plain = [
                 "podMonitor.enabled=false",
                 "prometheusRule.enabled=false",
+                rights,
                 &demotes,
             ];
             let installed = Installed::new("leases", &plain).await;

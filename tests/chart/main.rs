@@ -4,6 +4,7 @@
 
 mod alerts;
 mod cluster;
+mod cluster_rights;
 mod collection;
 mod configuration;
 mod connection;
@@ -28,6 +29,7 @@ mod operators;
 mod platform;
 mod pods;
 mod policy;
+mod policy_cost;
 mod published;
 mod release;
 mod renders;

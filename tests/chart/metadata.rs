@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::helm::root;
+use crate::helm::{CHARTS, root};
 
 fn metadata(chart: &str) -> Value {
     let path = root().join("charts").join(chart).join("Chart.yaml");
@@ -25,7 +25,7 @@ const CATEGORIES: [&str; 9] = [
 
 #[test]
 fn the_annotations_have_the_format_of_artifact_hub() {
-    for chart in ["leasehold", "leasehold-sidecar"] {
+    for chart in CHARTS {
         let chart = metadata(chart);
         let annotations = chart["annotations"].as_object().unwrap();
         for (key, value) in annotations {
@@ -63,7 +63,7 @@ fn the_annotations_have_the_format_of_artifact_hub() {
 /// `packaging/owner` writes the values; tests/release_check.rs compares them.
 #[test]
 fn the_charts_name_their_publisher() {
-    for chart in ["leasehold", "leasehold-sidecar"] {
+    for chart in CHARTS {
         let chart = metadata(chart);
         for key in ["home", "icon"] {
             let address = chart[key].as_str().unwrap();
@@ -76,8 +76,8 @@ fn the_charts_name_their_publisher() {
 }
 
 #[test]
-fn both_charts_need_the_kubernetes_version_whose_features_they_use() {
-    for chart in ["leasehold", "leasehold-sidecar"] {
+fn the_charts_need_the_kubernetes_version_whose_features_they_use() {
+    for chart in CHARTS {
         assert_eq!(metadata(chart)["kubeVersion"], ">=1.30.0-0");
     }
 }

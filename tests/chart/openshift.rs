@@ -151,8 +151,7 @@ fn the_restricted_level_admits_the_pods_without_ids() {
             // The cluster has neither this priority class nor the kinds of Prometheus.
             let off =
                 "web.priorityClassName=,prometheusRule.enabled=false,podMonitor.enabled=false";
-            let installed =
-                Installed::documented_with(PAGE, "openshift.yaml", installation, off).await;
+            let installed = Installed::documented(PAGE, "openshift.yaml", installation, off).await;
             installed.pod("by-hand").await;
             for (index, spec) in pods(&installed.objects).into_iter().enumerate() {
                 let name = format!("pod-{index}");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Installed, patch_status};
 use crate::documented::documented;
 use crate::helm::{Objects, refused};
-use crate::policy::rights;
+use crate::policy::rights as rights_of;
 
 const RULES: &str =
     r#"leasehold.rbac.extraRules=[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]"#;
@@ -88,63 +88,65 @@ fn mounted(pod: &Pod, container: &str) -> usize {
 #[test]
 fn the_token_of_an_operator_has_its_rules_and_the_policies_restrict_it() {
     run(async {
-        let installed =
-            Installed::documented("docs/kubernetes.md", "operator.yaml", "minimal").await;
-        let pod = installed.pod("own").await;
-        installed.pod("other").await;
-        // The workload has the automatic token. The sidecar keeps its own.
-        assert_eq!(mounted(&pod, "workload"), 1);
-        assert_eq!(mounted(&pod, "leasehold"), 1);
-        let client = installed.client_of(&pod).await;
-        found("the permissions take effect", async || {
-            let rights = rights(client.clone(), &installed.namespace).await;
-            let all = ["create configmaps", "list nodes", "patch pods/status"];
-            let has = |right: &&str| rights.iter().any(|it| it == right);
-            all.iter().all(has).then_some(())
-        })
-        .await;
-        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &installed.namespace);
-        let map = json!({"metadata": {"name": "state"}});
-        let map: ConfigMap = serde_json::from_value(map).unwrap();
-        let map = maps.create(&PostParams::default(), &map).await.unwrap();
+        for rights in ["leasehold.rights=release", "leasehold.rights=cluster"] {
+            let (page, file) = ("docs/kubernetes.md", "operator.yaml");
+            let installed = Installed::documented(page, file, "minimal", rights).await;
+            let pod = installed.pod("own").await;
+            installed.pod("other").await;
+            // The workload has the automatic token. The sidecar keeps its own.
+            assert_eq!(mounted(&pod, "workload"), 1);
+            assert_eq!(mounted(&pod, "leasehold"), 1);
+            let client = installed.client_of(&pod).await;
+            found("the permissions take effect", async || {
+                let found = rights_of(client.clone(), &installed.namespace).await;
+                let all = ["create configmaps", "list nodes", "patch pods/status"];
+                let has = |right: &&str| found.iter().any(|it| it == right);
+                all.iter().all(has).then_some(())
+            })
+            .await;
+            let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &installed.namespace);
+            let map = json!({"metadata": {"name": "state"}});
+            let map: ConfigMap = serde_json::from_value(map).unwrap();
+            let map = maps.create(&PostParams::default(), &map).await.unwrap();
 
-        let pods = installed.pods(client.clone());
-        let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
-        found("the policy takes effect", async || {
-            let refused = patch_status(&pods, "other", annotated.clone(), true).await;
-            let refused = refused.err()?;
-            refused.contains("ValidatingAdmissionPolicy").then_some(())
-        })
-        .await;
+            let pods = installed.pods(client.clone());
+            let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
+            found("the policy takes effect", async || {
+                let refused = patch_status(&pods, "other", annotated.clone(), true).await;
+                let refused = refused.err()?;
+                refused.contains("ValidatingAdmissionPolicy").then_some(())
+            })
+            .await;
 
-        let about = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "name": map.metadata.name,
-            "namespace": installed.namespace, "uid": map.metadata.uid,
-        });
-        let core = json!({
-            "metadata": {"name": "state.1"}, "involvedObject": about, "reason": "Synced",
-            "message": "synced", "type": "Normal", "source": {"component": "orders"},
-        });
-        let core: k8s_openapi::api::core::v1::Event = serde_json::from_value(core).unwrap();
-        let events: Api<k8s_openapi::api::core::v1::Event> =
-            Api::namespaced(client.clone(), &installed.namespace);
-        events.create(&PostParams::default(), &core).await.unwrap();
-        // The policy for Events applies to the group that leasehold uses.
-        let new = json!({
-            "metadata": {"name": "state.2"}, "regarding": about, "reason": "Synced",
-            "action": "Sync", "type": "Normal", "reportingController": "orders",
-            "reportingInstance": "own", "eventTime": "2026-01-01T00:00:00.000000Z",
-        });
-        let new: Event = serde_json::from_value(new).unwrap();
-        let events: Api<Event> = Api::namespaced(client, &installed.namespace);
-        found("the policy for Events takes effect", async || {
-            let parameters = PostParams {
-                dry_run: true,
-                ..PostParams::default()
-            };
-            let refused = events.create(&parameters, &new).await.err()?;
-            refused.to_string().contains("reports only").then_some(())
-        })
-        .await;
+            let about = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "name": map.metadata.name,
+                "namespace": installed.namespace, "uid": map.metadata.uid,
+            });
+            let core = json!({
+                "metadata": {"name": "state.1"}, "involvedObject": about, "reason": "Synced",
+                "message": "synced", "type": "Normal", "source": {"component": "orders"},
+            });
+            let core: k8s_openapi::api::core::v1::Event = serde_json::from_value(core).unwrap();
+            let events: Api<k8s_openapi::api::core::v1::Event> =
+                Api::namespaced(client.clone(), &installed.namespace);
+            events.create(&PostParams::default(), &core).await.unwrap();
+            // The policy for Events applies to the group that leasehold uses.
+            let new = json!({
+                "metadata": {"name": "state.2"}, "regarding": about, "reason": "Synced",
+                "action": "Sync", "type": "Normal", "reportingController": "orders",
+                "reportingInstance": "own", "eventTime": "2026-01-01T00:00:00.000000Z",
+            });
+            let new: Event = serde_json::from_value(new).unwrap();
+            let events: Api<Event> = Api::namespaced(client, &installed.namespace);
+            found("the policy for Events takes effect", async || {
+                let parameters = PostParams {
+                    dry_run: true,
+                    ..PostParams::default()
+                };
+                let refused = events.create(&parameters, &new).await.err()?;
+                refused.to_string().contains("reports only").then_some(())
+            })
+            .await;
+        }
     });
 }

@@ -11,16 +11,18 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Resource;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, assert_contains, run};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cluster::patch_status;
+use crate::cluster::{install_cluster_chart, patch_status};
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
+use crate::policy::{in_force, labelled};
 
 pub(crate) struct Place {
     pub(crate) kubernetes: Arc<Kubernetes>,
@@ -347,80 +349,132 @@ fn a_deployment_can_become_a_job_once_it_has_no_replicas() {
     });
 }
 
-/// Returns RoleBindings that grant a user the rights of the ClusterRole `admin` in a namespace.
-/// Binds the ClusterRoles that `admin` aggregates, because the aggregating controller does not run
-/// here.
-fn administrator_of(namespace: &str, user: &str) -> String {
-    let binding = |part: &str| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": part, "namespace": namespace},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": format!("system:aggregate-to-{part}"),
-            },
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-        })
-        .to_string()
-    };
-    ["admin", "edit", "view"].map(binding).join("\n---\n")
+/// Grants a user the ClusterRole `admin` in the namespace.
+async fn administrator_of(place: &Place, user: &str) {
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {"name": "administrator"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    });
+    place
+        .kubernetes
+        .apply(&place.namespace, &binding.to_string())
+        .await;
+}
+
+/// Creates a pod of the release `orders`. Waits until a policy restricts the pod's token, and sets
+/// its label.
+async fn set_label_of_a_pod(place: &Place) {
+    let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
+    let deployment = deployments.get("orders").await.unwrap();
+    let mut pod = json!(deployment.spec.unwrap().template);
+    pod["metadata"]["name"] = json!("own");
+    pod["spec"]["nodeName"] = json!("node-1");
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let pods: Api<Pod> = place.kubernetes.objects(&place.namespace);
+    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    let credentials = place.kubernetes.credentials(&pod).await;
+    let client = place.kubernetes.client_as(&credentials);
+    let pods: Api<Pod> = Api::namespaced(client, &place.namespace);
+    in_force(&pods, "own").await;
+    let label = format!("leasehold.dev/{}.orders", place.namespace);
+    patch_status(&pods, "own", labelled(&label, "leader"), false)
+        .await
+        .unwrap();
+}
+
+fn documented(file: &str) -> tempfile::NamedTempFile {
+    let values = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(values.path(), block("docs/kubernetes.md", file)).unwrap();
+    values
 }
 
 #[test]
 fn a_namespace_administrator_can_install_as_documented() {
     run(async {
         let place = Place::new().await;
+        install_cluster_chart(&place.kubernetes, &place.namespace).await;
         let tenant = ["--kube-as-user", "tenant"];
-        let bindings = administrator_of(&place.namespace, "tenant");
-        place.kubernetes.apply(&place.namespace, &bindings).await;
+        administrator_of(&place, "tenant").await;
+        let refused = found("the ClusterRole admin is aggregated", async || {
+            let refused = place.chart("install", "first", &tenant).unwrap_err();
+            refused
+                .contains("validatingadmissionpolicies")
+                .then_some(refused)
+        })
+        .await;
+        assert_contains(&refused, "cannot");
 
-        let refused = place.chart("install", "first", &tenant).unwrap_err();
-        assert!(refused.contains("validatingadmissionpolicies"), "{refused}");
+        let file = documented("tenant.yaml");
+        let values = [&tenant[..], &["--values", path(file.path())]].concat();
+        found("the administrator may bind the roles", async || {
+            let installed =
+                place.chart("upgrade", "orders", &[&values[..], &["--install"]].concat());
+            installed.ok()
+        })
+        .await;
+        place.chart("upgrade", "orders", &values).unwrap();
+        set_label_of_a_pod(&place).await;
+        place
+            .helm(&["uninstall", "orders", tenant[0], tenant[1]])
+            .unwrap();
+
+        // The administrator may bind, but not have or grant, the permissions.
         let no_policy = [
             "--set",
             "leasehold.policy.create=false,leasehold.policy.existing=true",
         ];
         let refused = place.chart("install", "second", &[&tenant[..], &no_policy].concat());
         let refused = refused.unwrap_err();
-        assert!(refused.contains("second-leasehold"), "{refused}");
-        assert!(refused.contains("pods/status"), "{refused}");
+        assert_contains(&refused, "second-leasehold");
+        assert_contains(&refused, "pods/status");
+    });
+}
 
-        // A cluster administrator creates these objects first.
+#[test]
+fn without_the_cluster_chart_a_cluster_administrator_creates_the_rights_of_one_release() {
+    run(async {
+        let place = Place::new().await;
+        administrator_of(&place, "tenant").await;
         let only = ["--show-only", "templates/rights.yaml"];
         let rights = place.chart("template", "orders", &only).unwrap();
         place.kubernetes.apply(&place.namespace, &rights).await;
-
-        let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
-        std::fs::write(file.path(), block("docs/kubernetes.md", "tenant.yaml")).unwrap();
-        let documented = ["--values", path(file.path())];
-        let installed = place.chart("install", "orders", &[&tenant[..], &documented].concat());
-        installed.unwrap();
-
-        let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
-        let deployment = deployments.get("orders").await.unwrap();
-        let mut pod = json!(deployment.spec.unwrap().template);
-        pod["metadata"]["name"] = json!("own");
-        pod["spec"]["nodeName"] = json!("node-1");
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        let pods: Api<Pod> = place.kubernetes.objects(&place.namespace);
-        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
-        let credentials = place.kubernetes.credentials(&pod).await;
-        let client = place.kubernetes.client_as(&credentials);
-        let pods: Api<Pod> = Api::namespaced(client, &place.namespace);
-        let annotated = json!({"metadata": {"annotations": {"trial": "yes"}}});
-        found("the policy takes effect", async || {
-            let tried = patch_status(&pods, "own", annotated.clone(), true).await;
-            let refused = tried.err();
-            refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
+        let file = documented("tenant-of-one.yaml");
+        let values = ["--kube-as-user", "tenant", "--values", path(file.path())];
+        found("the administrator installs the rest", async || {
+            let arguments = [&values[..], &["--install"]].concat();
+            place.chart("upgrade", "orders", &arguments).ok()
         })
         .await;
-        let label = format!("leasehold.dev/{}.orders", place.namespace);
-        let leader = json!({"metadata": {"labels": {label: "leader"}}});
-        patch_status(&pods, "own", leader, false).await.unwrap();
+        set_label_of_a_pod(&place).await;
         place
-            .helm(&["uninstall", "orders", "--kube-as-user", "tenant"])
+            .helm(&["uninstall", "orders", values[0], values[1]])
             .unwrap();
+    });
+}
+
+/// A RoleBinding cannot be changed to another role.
+#[test]
+fn an_upgrade_can_change_the_source_of_the_rights() {
+    run(async {
+        let place = Place::new().await;
+        install_cluster_chart(&place.kubernetes, &place.namespace).await;
+        place.chart("install", "orders", &[]).unwrap();
+        let bindings: Api<RoleBinding> = place.kubernetes.objects(&place.namespace);
+        for (source, kind) in [("cluster", "ClusterRole"), ("release", "Role")] {
+            let rights = format!("leasehold.rights={source}");
+            let upgrade = ["--set", &rights];
+            place.chart("upgrade", "orders", &upgrade).unwrap();
+            let found = bindings.list(&ListParams::default()).await.unwrap();
+            let kinds: Vec<_> = found.items.iter().map(|it| &it.role_ref.kind).collect();
+            assert!(kinds.iter().all(|it| **it == kind), "{source}: {kinds:?}");
+        }
+        place
+            .chart("upgrade", "orders", &["--set", "leasehold.rights=cluster"])
+            .unwrap();
+        set_label_of_a_pod(&place).await;
     });
 }

@@ -12,9 +12,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::helm::{root, succeed, tool};
-
-const CHARTS: [&str; 2] = ["leasehold", "leasehold-sidecar"];
+use crate::helm::{CHARTS, root, succeed, tool};
 
 /// Maps that are empty by default. Their keys are documented elsewhere.
 const OPEN: [&str; 4] = [

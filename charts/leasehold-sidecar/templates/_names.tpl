@@ -219,7 +219,16 @@ imagePullSecrets:
 {{/* "true" if pods are labelled, otherwise empty. Without a policy, the permission would also cover other pods. */}}
 {{- define "leasehold.labelled" -}}
 {{- $values := .Values.leasehold -}}
-{{- if and $values.kubernetes.enabled (or $values.policy.create $values.policy.existing $values.kubernetes.allowUnrestrictedStatusPatch) -}}
+{{- if and $values.kubernetes.enabled (or $values.policy.create $values.policy.existing (include "leasehold.clusterRights" .) $values.kubernetes.allowUnrestrictedStatusPatch) -}}
 true
 {{- end -}}
+{{- end -}}
+
+{{/* "true" if the chart leasehold-cluster has the policies and the ClusterRoles, otherwise empty. */}}
+{{- define "leasehold.clusterRights" -}}
+{{- $rights := .Values.leasehold.rights | default "release" -}}
+{{- if not (has $rights (list "release" "cluster")) -}}
+{{- fail (printf "leasehold: leasehold.rights is %v: set it to release or cluster" $rights) -}}
+{{- end -}}
+{{- ternary "true" "" (eq $rights "cluster") -}}
 {{- end -}}

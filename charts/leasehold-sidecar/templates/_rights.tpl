@@ -8,7 +8,10 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
-{{/* The Role, with exactly the verbs that the daemon uses and the user's additional rules, and its binding. */}}
+{{/*
+The Role, with exactly the verbs that the daemon uses and the user's additional rules, and its binding. With `rights: cluster`, bindings of the
+ClusterRoles that have these verbs, and a Role only for the additional rules.
+*/}}
 {{- define "leasehold.rbac" -}}
 {{- include "leasehold.rbacOf" (dict "root" . "labelled" (include "leasehold.labelled" .)) -}}
 {{- end -}}
@@ -20,13 +23,37 @@ automountServiceAccountToken: false
 {{- if and $extra (not .Values.leasehold.rbac.create) -}}
 {{- fail "leasehold: leasehold.rbac.extraRules: leasehold.rbac.create is false, so the chart creates no Role: leave the rules out, and let the administrator put them into the Role" -}}
 {{- end -}}
-{{- if and .Values.leasehold.rbac.create (or $labelled $extra) -}}
+{{- $cluster := and $labelled (include "leasehold.clusterRights" .) -}}
+{{- if .Values.leasehold.rbac.create -}}
+{{- if $cluster -}}
+{{- $bound := list "label" -}}
+{{- if .Values.leasehold.kubernetes.demoteOthers -}}
+{{- $bound = append $bound "demote-others" -}}
+{{- end -}}
+{{- if .Values.leasehold.kubernetes.events -}}
+{{- $bound = append $bound "events" -}}
+{{- end -}}
+{{- range $bound }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- /* A binding cannot be changed to another role, so these bindings do not have the name of the binding of the Role. */}}
+  {{- include "leasehold.metadata" (dict "root" $.root "name" (printf "%s-%s" (include "leasehold.name" $.root) .)) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: leasehold-{{ . }}
+{{ include "leasehold.boundAccount" $.root }}
+---
+{{ end -}}
+{{- end -}}
+{{- if or (and $labelled (not $cluster)) $extra -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.name" .)) | nindent 2 }}
 rules:
-  {{- if $labelled }}
+  {{- if and $labelled (not $cluster) }}
   - apiGroups: [""]
     resources: [pods/status]
     verbs: [patch]
@@ -53,12 +80,17 @@ roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
   name: {{ include "leasehold.name" . }}
+{{ include "leasehold.boundAccount" . }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "leasehold.boundAccount" -}}
 subjects:
   - kind: ServiceAccount
     name: {{ include "leasehold.serviceAccountName" . | quote }}
     namespace: {{ .Release.Namespace | quote }}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{/*
@@ -66,7 +98,7 @@ With `patch pods/status` alone, a client may change the address, the readiness a
 permits only a change of one label, on the pod that the token is bound to.
 */}}
 {{- define "leasehold.policy" -}}
-{{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled -}}
+{{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled (not (include "leasehold.clusterRights" .)) -}}
 {{- $labels := include "leasehold.allLabels" . | fromJsonArray -}}
 {{- $label := first $labels -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -75,12 +107,7 @@ metadata:
   {{- include "leasehold.metadata" (dict "root" . "name" (include "leasehold.clusterName" .) "cluster" true) | nindent 2 }}
 spec:
   failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [UPDATE]
-        resources: [pods/status]
+  {{- include "leasehold.labelRequests" . | nindent 2 }}
   matchConditions:
     {{- include "leasehold.aSidecarAsks" . | nindent 4 }}
   variables:
@@ -91,14 +118,7 @@ spec:
     - name: ours
       expression: {{ printf "['%s']" (join "', '" $labels) | quote }}
     {{- end }}
-    - name: labels
-      expression: object.metadata.?labels.orValue({})
-    - name: labelsBefore
-      expression: oldObject.metadata.?labels.orValue({})
-    - name: own
-      expression: >-
-        object.metadata.name in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
-        object.metadata.uid in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([])
+    {{- include "leasehold.labelVariables" . | nindent 4 }}
   validations:
     {{- if ne (len $labels) 1 }}
     {{- include "leasehold.severalLabels" . | nindent 4 }}
@@ -120,13 +140,7 @@ spec:
         variables.labelsBefore.all(key, key in variables.labels)
       message: {{ printf "a sidecar changes no label but %s; %s" $label (include "leasehold.ownAccount" .) | quote }}
     {{- end }}
-    - expression: >-
-        object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}) &&
-        object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([]) &&
-        object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
-      message: a sidecar changes no annotation, finalizer or owner
-    - expression: object.?spec == oldObject.?spec && object.?status == oldObject.?status
-      message: a sidecar changes no status
+    {{- include "leasehold.changesNothingElse" . | nindent 4 }}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -188,4 +202,26 @@ matchResources:
   namespaceSelector:
     matchLabels:
       kubernetes.io/metadata.name: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- define "leasehold.eventPolicy" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  {{- include "leasehold.metadata" (dict "root" . "name" (printf "%s.events" (include "leasehold.clusterName" .)) "cluster" true) | nindent 2 }}
+spec:
+  failurePolicy: Fail
+  {{- include "leasehold.eventRequests" . | nindent 2 }}
+  matchConditions:
+    {{- include "leasehold.aSidecarAsks" . | nindent 4 }}
+  validations:
+    {{- include "leasehold.eventValidations" . | nindent 4 }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "leasehold.metadata" (dict "root" . "name" (printf "%s.events" (include "leasehold.clusterName" .)) "cluster" true) | nindent 2 }}
+spec:
+  policyName: {{ include "leasehold.clusterName" . }}.events
+  {{- include "leasehold.deniesHere" . | nindent 2 }}
 {{- end -}}

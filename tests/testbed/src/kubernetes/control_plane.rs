@@ -21,7 +21,8 @@ const LOG_END_BYTES: usize = 4_000;
 const TOKEN: &str = "testbed-administrator";
 const ISSUER: &str = "https://kubernetes.default.svc";
 /// The controllers that the tests' objects need. Each controller adds to the startup time.
-const CONTROLLERS: [&str; 11] = [
+const CONTROLLERS: [&str; 12] = [
+    "clusterrole-aggregation-controller",
     "statefulset-controller",
     "job-controller",
     "deployment-controller",

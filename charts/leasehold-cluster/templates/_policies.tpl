@@ -1,0 +1,1 @@
+../../leasehold-sidecar/templates/_policies.tpl
