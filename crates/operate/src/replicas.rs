@@ -1,6 +1,5 @@
 //! `leasehold replicas`: asks every replica of a lease over HTTP, and checks that exactly one
-//! leads. MongoDB cannot show this: replicas with different stores could each lead on their own
-//! store.
+//! leads. MongoDB cannot show this: replicas with different stores could each lead on one.
 
 mod asking;
 #[cfg(test)]
