@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench screenshots lint deny advisories workflows msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost screenshots lint deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -202,6 +202,11 @@ screenshots: ## the images of the page in docs/images (needs chromium)
 bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some, FIGURES=peers for the comparison)
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) bench --bench figures -- $(FIGURES)
+
+policy-cost: ## the cost of admission policies with 200 releases, a table of docs/kubernetes.md (2 minutes)
+	@$(TESTBED)/fetch-kubernetes >/dev/null
+	@$(TESTBED)/fetch-chart-tools >/dev/null
+	$(CARGO) test --workspace --test chart -- policy_cost --ignored --nocapture
 
 clean: ## remove the build output
 	$(CARGO) clean

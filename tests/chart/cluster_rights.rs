@@ -31,18 +31,18 @@ fn bound(objects: &Objects) -> Vec<String> {
 
 #[test]
 fn a_release_only_binds_the_roles_of_the_enabled_features() {
-    let [label, others, events] =
-        ["label", "demote-others", "events"].map(|role| format!("ClusterRole leasehold-{role}"));
+    let [label, demote, events, all] = ["", "-demote", "-events", "-demote-events"]
+        .map(|suffix| format!("ClusterRole leasehold-label{suffix}"));
     let quiet = "leasehold.kubernetes.events=false";
     let alone = "leasehold.kubernetes.demoteOthers=false";
     let rule = r#"leasehold.rbac.extraRules=[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]"#;
     let own = "Role orders-leasehold".to_owned();
     for (changes, expected) in [
-        (&[][..], &[&label, &others, &events][..]),
-        (&[quiet], &[&label, &others]),
-        (&[alone], &[&label, &events]),
+        (&[][..], &[&all][..]),
+        (&[quiet], &[&demote]),
+        (&[alone], &[&events]),
         (&[alone, quiet], &[&label]),
-        (&[quiet, rule], &[&label, &others, &own]),
+        (&[quiet, rule], &[&demote, &own]),
         (&["leasehold.kubernetes.enabled=false"], &[]),
         (&["leasehold.kubernetes.enabled=false", rule], &[&own]),
         (&["leasehold.rbac.create=false"], &[]),
@@ -90,7 +90,7 @@ fn the_binding_role_grants_only_the_sidecars_roles() {
     let names = |role: &&Value| role["metadata"]["name"].clone();
     let bind = objects.named("ClusterRole", "leasehold-bind");
     let bindable = bind["rules"][0]["resourceNames"].as_array().unwrap();
-    let sidecars: Vec<_> = roles[..3].iter().map(names).collect();
+    let sidecars: Vec<_> = roles[..4].iter().map(names).collect();
     assert_eq!(*bindable, sidecars);
     assert_eq!(bind["rules"].as_array().unwrap().len(), 1);
     assert_eq!(bind["rules"][0]["verbs"], json!(["bind"]));
@@ -169,10 +169,9 @@ fn all_users_with_the_role_are_restricted_except_nodes_and_administrators() {
             accounts[1].clone(),
         ];
         for (number, subject) in subjects.iter().enumerate() {
-            for role in ["leasehold-label", "leasehold-demote-others"] {
-                let granted = binding(&format!("{role}-{number}"), role, subject);
-                kubernetes.apply(namespace, &granted).await;
-            }
+            let role = "leasehold-label-demote-events";
+            let granted = binding(&format!("{role}-{number}"), role, subject);
+            kubernetes.apply(namespace, &granted).await;
         }
 
         let annotated = json!({"metadata": {"annotations": {"a": "b"}}});

@@ -1,6 +1,6 @@
 //! Measures how long a write to `pods/status` takes in a namespace with many releases, because the
-//! API server evaluates admission policies for the writes of all clients. `cargo test --workspace
-//! --test chart policy_cost -- --ignored --nocapture` prints the table of docs/kubernetes.md.
+//! API server evaluates admission policies for the writes of all clients. `make policy-cost` prints
+//! the table of docs/kubernetes.md.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -151,7 +151,7 @@ async fn scene(rights: &str, releases: usize) -> Scene {
 }
 
 #[test]
-#[ignore = "measures for minutes"]
+#[ignore = "measures for minutes: make policy-cost"]
 fn policies_of_the_cluster_cost_the_same_for_any_number_of_releases() {
     run(async {
         let mut scenes = [

@@ -9,8 +9,8 @@ automountServiceAccountToken: false
 {{- end -}}
 
 {{/*
-The Role, with exactly the verbs that the daemon uses and the user's additional rules, and its binding. With `rights: cluster`, bindings of the
-ClusterRoles that have these verbs, and a Role only for the additional rules.
+The Role, with exactly the verbs that the daemon uses and the user's additional rules, and its binding. With `rights: cluster`, a binding of the
+ClusterRole with these verbs, and a Role only for the additional rules.
 */}}
 {{- define "leasehold.rbac" -}}
 {{- include "leasehold.rbacOf" (dict "root" . "labelled" (include "leasehold.labelled" .)) -}}
@@ -26,27 +26,25 @@ ClusterRoles that have these verbs, and a Role only for the additional rules.
 {{- $cluster := and $labelled (include "leasehold.clusterRights" .) -}}
 {{- if .Values.leasehold.rbac.create -}}
 {{- if $cluster -}}
-{{- $bound := list "label" -}}
+{{- $role := "leasehold-label" -}}
 {{- if .Values.leasehold.kubernetes.demoteOthers -}}
-{{- $bound = append $bound "demote-others" -}}
+{{- $role = printf "%s-demote" $role -}}
 {{- end -}}
 {{- if .Values.leasehold.kubernetes.events -}}
-{{- $bound = append $bound "events" -}}
-{{- end -}}
-{{- range $bound }}
+{{- $role = printf "%s-events" $role -}}
+{{- end }}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  {{- /* A binding cannot be changed to another role, so these bindings do not have the name of the binding of the Role. */}}
-  {{- include "leasehold.metadata" (dict "root" $.root "name" (printf "%s-%s" (include "leasehold.name" $.root) .)) | nindent 2 }}
+  {{- /* A binding cannot be changed to another role, so its name contains the name of the role. */}}
+  {{- include "leasehold.metadata" (dict "root" . "name" (printf "%s.%s" (include "leasehold.fullname" .) $role)) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: leasehold-{{ . }}
-{{ include "leasehold.boundAccount" $.root }}
+  name: {{ $role }}
+{{ include "leasehold.boundAccount" . }}
 ---
 {{ end -}}
-{{- end -}}
 {{- if or (and $labelled (not $cluster)) $extra -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
