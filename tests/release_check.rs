@@ -69,6 +69,12 @@ fn release() -> Scratch {
     let changelog = format!("# Changelog\n\n## {VERSION} (2026-11-24)\n\nThe first release.\n");
     fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
     fs::write(scratch.path().join("packaging/owner.toml"), OWNER).unwrap();
+    for file in FILES.iter().filter(|file| file.ends_with(".md")) {
+        let path = scratch.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let published = text.replace("no public image yet", "a public image");
+        fs::write(path, published.replace("published yet", "published")).unwrap();
+    }
     assert_eq!(owner("write", scratch.path()), (Some(0), String::new()));
     scratch
 }
@@ -96,6 +102,17 @@ fn check(version: &str, directory: &Path) -> (Option<i32>, String) {
 fn files_that_agree_are_accepted() {
     let release = release();
     assert_eq!(check(VERSION, release.path()), (Some(0), String::new()));
+}
+
+#[test]
+fn sentences_that_a_release_makes_false_are_refused() {
+    let release = release();
+    let page = release.path().join("docs/image.md");
+    let text = fs::read_to_string(&page).unwrap();
+    fs::write(page, format!("There is no public image yet.\n{text}")).unwrap();
+    let (code, wrong) = check(VERSION, release.path());
+    let expected = "docs/image.md:1: \"no public image yet\" is no longer true\n";
+    assert_eq!((code, wrong.as_str()), (Some(1), expected));
 }
 
 #[test]
