@@ -69,11 +69,16 @@ fn release() -> Scratch {
     let changelog = format!("# Changelog\n\n## {VERSION} (2026-11-24)\n\nThe first release.\n");
     fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
     fs::write(scratch.path().join("packaging/owner.toml"), OWNER).unwrap();
-    for file in FILES.iter().filter(|file| file.ends_with(".md")) {
+    for file in FILES
+        .iter()
+        .chain(&OWNED)
+        .filter(|file| file.ends_with(".md"))
+    {
         let path = scratch.path().join(file);
         let text = fs::read_to_string(&path).unwrap();
         let published = text.replace("no public image yet", "a public image");
-        fs::write(path, published.replace("published yet", "published")).unwrap();
+        let published = published.replace("published yet", "published");
+        fs::write(path, published.replace("has not run yet", "has run")).unwrap();
     }
     assert_eq!(owner("write", scratch.path()), (Some(0), String::new()));
     scratch
