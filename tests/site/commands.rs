@@ -52,6 +52,7 @@ pages_on_the_shared_set! {
     the_recipe_for_flyway_works => "docs/recipes/flyway.md",
     the_recipe_for_node_works => "docs/recipes/node.md",
     the_recipe_for_migrations_works => "docs/recipes/migrations.md",
+    the_recipe_for_java_migrations_works => "docs/recipes/java-migrations.md",
     the_recipe_for_asyncio_works => "docs/recipes/asyncio.md",
     the_recipe_for_collectors_works => "docs/recipes/collector.md",
     the_recipe_for_operators_works => "docs/recipes/operator.md",

@@ -41,9 +41,11 @@ impl Block {
         let mut lines = self.text.lines();
         let first = lines.find(|line| !line.starts_with("#!"))?;
         let comments = ["# ", "// ", "-- ", "; "];
+        let in_xml = || first.strip_prefix("<!-- ")?.strip_suffix(" -->");
         let name = comments
             .iter()
-            .find_map(|start| first.strip_prefix(start))?;
+            .find_map(|start| first.strip_prefix(start))
+            .or_else(in_xml)?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
         let is_below = !name.starts_with('/') && !name.contains("..");
         (self.language != "console" && is_below && name.chars().all(is_name)).then_some(name)

@@ -140,6 +140,7 @@ impl Session {
         if let Some(cache) = cache() {
             session.set("npm_config_cache", format!("{cache}/npm"));
             session.set("PIP_CACHE_DIR", format!("{cache}/pip"));
+            session.set("MAVEN_OPTS", format!("-Dmaven.repo.local={cache}/maven"));
         }
         session.set("LEASEHOLD_LOG__FORMAT", "text");
         session.set("LEASEHOLD_MONGODB__DATABASE", database);
