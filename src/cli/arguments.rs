@@ -220,7 +220,11 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         error = with_tip(error, arguments);
     } else if subcommand.is_some_and(takes_command) {
         let mut tips = Vec::new();
-        if subcommand.is_some_and(|command| command.get_name() == "run") {
+        let before_command = arguments.iter().take_while(|argument| *argument != "--");
+        let is_named = before_command
+            .map(|argument| argument.to_string_lossy())
+            .any(|argument| argument == "--lease" || argument.starts_with("--lease="));
+        if !is_named && subcommand.is_some_and(|command| command.get_name() == "run") {
             tips.push(format!("to name the lease: --lease {unexpected}").into());
         }
         if !arguments.iter().any(|argument| argument == "--") {

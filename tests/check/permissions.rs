@@ -120,7 +120,8 @@ async fn a_missing_or_wrong_login_is_distinguished_from_missing_rights() {
     let failed = format!("authentication failed for user {}", user.name());
     answer.says("credentials", "failed", &failed);
     answer.says("credentials", "failed", "check the password");
-    answer.says("find", "skipped", "not reached");
+    answer.says("find", "skipped", "the login was refused");
+    answer.says("deployment", "skipped", "the login was refused");
     // The checks of the servers and their certificates still pass.
     assert_eq!(
         answer.troubles(),

@@ -100,6 +100,11 @@ fn a_syntax_error_names_file_and_line() {
         ("f.yaml", "lease:\n  name: a\n  name: b\n", "duplicate key"),
         ("d.yaml", "- a\n- b\n", "a table of sections"),
         (
+            "g.conf",
+            "lease:\n  name: a\n",
+            "; YAML files must be named .yaml or .yml",
+        ),
+        (
             "e.toml",
             "[lease]\nname = 99999999999999999999\n",
             "a table of sections",

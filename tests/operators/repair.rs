@@ -106,7 +106,7 @@ async fn a_lease_that_is_deleted_meanwhile_is_reported_as_deleted() {
     leasehold(&stage, &create).await.expect(0, &[]);
     let mut repairing = start(&stage, &["repair", "orders", "--token-at-least", "50"]);
     // The command watches a free lease for the default lease duration before it repairs the lease.
-    wait_stderr(&mut repairing, "verifying for 24s").await;
+    wait_stderr(&mut repairing, "verifying for up to 24s").await;
     stage.stored().delete().await;
     let part = "deleted or replaced meanwhile; nothing written; pass --create";
     ended(repairing).await.expect(1, &[part]);

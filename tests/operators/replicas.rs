@@ -226,16 +226,19 @@ async fn an_unresponsive_address_is_named_while_it_is_awaited() {
 
 #[tokio::test]
 async fn an_invalid_address_is_refused_with_the_expected_format() {
-    for wrong in [
-        "localhost",
-        "localhost:0",
-        ":9402",
-        "::1:9402",
-        "localhost:port",
+    let name_alone = "localhost is a lease name; give at least one HOST:PORT after it";
+    let second = "invalid value 'b' for '<HOST:PORT>...': expected HOST:PORT";
+    for (wrong, refusal) in [
+        (&["localhost"][..], name_alone),
+        (&["localhost:0"], "expected HOST:PORT"),
+        (&[":9402"], "expected HOST:PORT"),
+        (&["::1:9402"], "expected HOST:PORT"),
+        (&["localhost:port"], "expected HOST:PORT"),
+        (&["localhost:1", "b"], second),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-        command.args(["replicas", wrong]).env_clear();
-        run(command).await.expect(64, &["expected HOST:PORT"]);
+        command.arg("replicas").args(wrong).env_clear();
+        run(command).await.expect(64, &[refusal]);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command

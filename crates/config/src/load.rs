@@ -358,7 +358,11 @@ fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
         true => format!("this is not {format}, or not a table of sections with keys"),
         false => format!("this is not {format}: {words}"),
     };
-    Problem::of_file(path, &(place.unwrap_or_default() + &message))
+    let renamed = match yaml || path.extension().is_some_and(|it| it == "toml") {
+        true => "",
+        false => "; YAML files must be named .yaml or .yml",
+    };
+    Problem::of_file(path, &(place.unwrap_or_default() + &message + renamed))
 }
 
 fn number_after(text: &str, label: &str) -> Option<usize> {

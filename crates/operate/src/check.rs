@@ -90,6 +90,7 @@ impl Installation {
 }
 
 const NOT_REACHED: Skip = "the primary was not reached";
+const LOGIN_REFUSED: Skip = "the login was refused";
 
 /// The description of the primary, or the reason to skip checks that need a primary.
 type Primary<'a> = Result<&'a Description, Skip>;
@@ -143,7 +144,7 @@ async fn examine(
     let (servers, description) = servers.await;
     report.add("mongodb", servers)?;
     let measuring = PassingLine::new("  … measuring");
-    let primary = description.as_ref().ok_or(NOT_REACHED);
+    let primary = description.as_ref().map_err(|why| *why);
     let rate = timings::rate(installation, primary);
     let collection = collection::checks(installation, primary);
     let (rate, (permissions, reads)) = tokio::join!(rate, collection);

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum of `--wait`. A rollout that takes longer than an hour counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-const EXPECTED: &str = "expected HOST:PORT, such as orders-headless:9402 or [::1]:9402";
+const EXAMPLES: &str = "such as orders-headless:9402 or [::1]:9402";
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
@@ -86,11 +86,16 @@ impl ReplicasArgs {
         if self.lease.is_some() && self.name().is_some() {
             return Some("the lease is given twice: as NAME and with --lease".to_owned());
         }
-        let unfit = self
-            .replicas()
-            .iter()
-            .find_map(|it| host_and_port(it).err());
-        unfit.or_else(|| self.replicas().is_empty().then(|| EXPECTED.to_owned()))
+        let mut replicas = self.replicas().iter();
+        if let Some(unfit) = replicas.find(|it| host_and_port(it).is_err()) {
+            return Some(format!(
+                "invalid value '{unfit}' for '<HOST:PORT>...': expected HOST:PORT, {EXAMPLES}"
+            ));
+        }
+        let name = self.name().filter(|_| self.replicas().is_empty())?;
+        Some(format!(
+            "{name} is a lease name; give at least one HOST:PORT after it, {EXAMPLES}"
+        ))
     }
 
     fn name(&self) -> Option<&String> {
@@ -125,7 +130,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
     });
     match valid {
         true => Ok(text.to_owned()),
-        false => Err(EXPECTED.to_owned()),
+        false => Err(format!("expected HOST:PORT, {EXAMPLES}")),
     }
 }
 

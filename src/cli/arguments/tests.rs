@@ -129,6 +129,9 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     assert!(!text.contains("-- --"), "{text}");
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
+    assert!(!text.contains("to name the lease"), "{text}");
+    let text = said(&["run", "--lease=orders", "./cmd"]);
+    assert!(!text.contains("to name the lease"), "{text}");
     let text = said(&["run", "orders", "--", "./cmd"]);
     assert!(text.contains("to name the lease: --lease orders"), "{text}");
     assert!(!text.contains("put '--'"), "{text}");

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use tokio::net::lookup_host;
 
-use super::report::{Check, Checked, Finding, shown};
-use super::{Installation, NOT_REACHED};
+use super::report::{Check, Checked, Finding, Skip, shown};
+use super::{Installation, LOGIN_REFUSED, NOT_REACHED, Primary};
 use leasehold_clock as clock;
 use leasehold_mongodb::store::mongo::probe::{
     Certificates, Description, INITIATE, Product, SeedList, ServerState, StoreProbe, UNINITIATED,
@@ -35,11 +35,11 @@ const DAY: u64 = 24 * 3600;
 pub(super) async fn checks(
     installation: &Installation,
     directory: &Path,
-) -> (Vec<Check>, Option<Description>) {
+) -> (Vec<Check>, Result<Description, Skip>) {
     let Installation { store, timeout, .. } = installation;
     let seeds = match installation.within(store.seeds()).await {
         Ok(seeds) => seeds,
-        Err(failure) => return (unresolved(&failure), None),
+        Err(failure) => return (unresolved(&failure), Err(NOT_REACHED)),
     };
     let addresses = &seeds.addresses;
     let names = addresses.iter().map(async |address| {
@@ -77,7 +77,11 @@ pub(super) async fn checks(
         others.map(|(address, state)| Check::new("server", server(Some(state))).of(address)),
     );
     checks.extend(tls);
-    let not_reached = || Checked::Err(NOT_REACHED.into());
+    let why = match &reached {
+        Err(failure) if refuses_login(failure) => LOGIN_REFUSED,
+        _ => NOT_REACHED,
+    };
+    let skipped = || Checked::Err(why.into());
     let (credentials, deployment, one_deployment) = match &reached {
         Ok(description) => (
             credentials(installation).await,
@@ -85,22 +89,19 @@ pub(super) async fn checks(
             one_deployment(installation, &seeds, description).await,
         ),
         Err(failure) if refuses_login(failure) => {
-            (Err(failure.clone().into()), not_reached(), not_reached())
+            (Err(failure.clone().into()), skipped(), skipped())
         }
-        Err(failure) => (
-            not_reached(),
-            Err(unreached(failure, &states)),
-            not_reached(),
-        ),
+        Err(failure) => (skipped(), Err(unreached(failure, &states)), skipped()),
     };
-    let record = record(directory, reached.as_ref().ok());
+    let reached = reached.map_err(|_| why);
+    let record = record(directory, reached.as_ref().map_err(|why| *why));
     checks.extend([
         Check::new("credentials", credentials),
         Check::new("deployment", deployment),
         Check::new("one-deployment", one_deployment),
         Check::new("deployment-record", record),
     ]);
-    (checks, reached.ok())
+    (checks, reached)
 }
 
 fn unreached(failure: &Failure, states: &BTreeMap<String, ServerState>) -> Finding {
@@ -375,7 +376,7 @@ async fn one_deployment(
 }
 
 /// Compares the MongoDB deployment with the deployment recorded in the status directory.
-fn record(directory: &Path, description: Option<&Description>) -> Checked {
+fn record(directory: &Path, description: Primary<'_>) -> Checked {
     let file = directory.join(DEPLOYMENT_FILE);
     let file = file.display();
     let recorded = recorded_deployment(directory)
@@ -385,8 +386,7 @@ fn record(directory: &Path, description: Option<&Description>) -> Checked {
             "no record yet: the next daemon follows the connection string",
         ));
     };
-    let found = description.and_then(|description| description.id.as_ref());
-    let found = found.ok_or(NOT_REACHED)?;
+    let found = description?.id.as_ref().ok_or(NOT_REACHED)?;
     Ok(match recorded.is_same(found) {
         true => Finding::ok(format!("unchanged: {}", found.describe())),
         false => Finding::failed(

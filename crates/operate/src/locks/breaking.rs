@@ -4,7 +4,6 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use serde_json::json;
-use tracing::warn;
 
 use super::calls::{LockCalls, Reread, WriteResult, version};
 use crate::operators::missing;
@@ -144,7 +143,7 @@ async fn expired(
                 .next_expiry()
                 .map_or(Duration::ZERO, |at| at.since(now));
             say(&format!(
-                "lock {}: watching for {} for entries that are not renewed; entries that are renewed are \
+                "lock {}: watching for up to {} for entries that are not renewed; entries that are renewed are \
                  kept (--force removes them too, and voids the exclusion)",
                 lock.name,
                 short(left)
@@ -179,7 +178,6 @@ async fn forced(
     if !confirmed && !asked()? {
         return Ok(nothing_done("nothing changed"));
     }
-    warn!(lock = %name, "breaking the lock by force");
     sent(lock, operation, &broken).await
 }
 

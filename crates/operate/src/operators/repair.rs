@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use tracing::warn;
-
 use super::arguments::RepairArgs;
 use super::observed::Followed;
 use super::render::short;
@@ -61,7 +59,9 @@ pub(super) async fn run(session: &Session, args: RepairArgs) -> Result<Exit, Com
     } else if let Some(refused) = written_by_another(&mut followed, name, &lease, at_least).await {
         refused
     } else {
-        warn!(lease = %name, from = token.get(), to = at_least.get(), "raising the token");
+        say(&format!(
+            "lease {name}: raising the token from {token} to {at_least}"
+        ));
         let sent = clock::boot_now();
         let raised = session.collection.act(name, &lease, &action).await;
         match written(name, raised, DOING)? {
@@ -87,7 +87,7 @@ async fn written_by_another(
     let lasts = lease.lease_duration();
     let lasts = lasts.unwrap_or(Timings::default().lease_duration());
     say(&format!(
-        "lease {name}: verifying for {} that no candidate writes to it",
+        "lease {name}: verifying for up to {} that no candidate writes to it",
         short(lasts)
     ));
     let mut refused = watched(followed, lease, lasts.max(LEASE_DURATION_MIN)).await?;

@@ -148,7 +148,7 @@ impl<'a> PendingRequest<'a> {
         let seen = followed.observed.one().map(|seen| &seen.entry);
         let mut lease = self.session.lease(name, seen).await?;
         let silent = self.silent(&followed);
-        let decided = decide(kind, self.args.seen, &lease);
+        let decided = decide(name, kind, self.args.seen, &lease);
         let writes = matches!(decided, RequestDecision::Await | RequestDecision::Write);
         if let Some((holder, evidence)) = self.needed(silent.as_ref()).filter(|_| writes) {
             let words = evidence.words(None, clock::boot_now());
@@ -257,7 +257,7 @@ impl<'a> PendingRequest<'a> {
                 return CommandOutcome::refused(message);
             };
             if silence.renewal_seen {
-                return held_by_target(&self.args.action.kind, lease, to);
+                return held_by_target(&self.args.name, &self.args.action.kind, lease, to);
             }
             let now = clock::boot_now();
             let (lasts, observe) = (silence.lasts(now), observe_max(duration));
@@ -368,7 +368,7 @@ impl<'a> PendingRequest<'a> {
                 return written(sent, &now);
             }
             *lease = now;
-            match decide(&action.kind, self.args.seen, lease) {
+            match decide(name, &action.kind, self.args.seen, lease) {
                 RequestDecision::Answer(outcome) => return Ok(Written::Rejected(outcome)),
                 RequestDecision::Observe(holder) => {
                     let message =

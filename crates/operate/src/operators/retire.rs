@@ -133,7 +133,7 @@ async fn renewed(
 ) -> Option<CommandOutcome> {
     let (holder, lasts) = (lease.holder.as_ref()?, lease.lease_duration()?);
     say(&format!(
-        "lease {name}: {} is recorded as the holder; watching for {} whether the holder renews",
+        "lease {name}: {} is recorded as the holder; watching for up to {} whether the holder renews",
         holder.identity,
         short(lasts)
     ));

@@ -1,8 +1,8 @@
 //! Decides whether a request is written. Uses neither IO nor a clock.
 
-use super::super::CommandOutcome;
 use super::super::render::request;
-use leasehold_core::election::{Identity, RequestKind, Token};
+use super::super::{CommandOutcome, describing, hinted};
+use leasehold_core::election::{Identity, RequestKind, ResourceName, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, LeaseRecord, RequestEffect};
 
 pub(super) enum RequestDecision {
@@ -16,6 +16,7 @@ pub(super) enum RequestDecision {
 
 /// Decides on a request. Refuses it if `seen` is given and differs from the current token.
 pub(super) fn decide(
+    name: &ResourceName,
     kind: &ActionKind,
     seen: Option<Token>,
     lease: &LeaseRecord,
@@ -23,30 +24,38 @@ pub(super) fn decide(
     use RequestDecision::{Answer, Await, Observe, Write};
 
     let (is_held, paused) = (lease.holder.is_some(), lease.lease.paused);
-    let refused = |why: String| Answer(CommandOutcome::refused(why + "; nothing written"));
+    let refused = |why: String, next: &str| {
+        Answer(CommandOutcome::refused(format!(
+            "{why}; nothing written{next}"
+        )))
+    };
+    let resume = format!("; to fix: {}", hinted(&format!("resume {name}")));
+    let describe = format!("; {} shows the lease", describing(name));
     let already = |why: &str| Answer(CommandOutcome::already(format!("{why}; nothing written")));
     let token = lease.lease.token;
     if let Some(seen) = seen.filter(|seen| *seen != token) {
-        return refused(format!("the token is now {token}, not {seen}"));
+        return refused(format!("the token is now {token}, not {seen}"), "");
     }
     if lease.is_retired() {
         // Any action would end the retirement.
-        return refused("retired, so no candidate leads".to_owned());
+        return refused("retired, so no candidate leads".to_owned(), &describe);
     }
     match kind {
         ActionKind::StepDown | ActionKind::Transfer { .. } if paused => {
-            refused(match lease.held_by() {
+            let why = match lease.held_by() {
                 Some(holder) => format!(
                     "paused, so no candidate takes over from {}",
                     holder.identity
                 ),
                 None => "paused, so no candidate leads".to_owned(),
-            })
+            };
+            refused(why, &resume)
         }
-        ActionKind::StepDown if !is_held => refused("no candidate leads".to_owned()),
-        ActionKind::Transfer { to, .. } if !is_held => refused(format!(
-            "no candidate leads, so no leader can hand over to {to}"
-        )),
+        ActionKind::StepDown if !is_held => refused("no candidate leads".to_owned(), &describe),
+        ActionKind::Transfer { to, .. } if !is_held => refused(
+            format!("no candidate leads, so no leader can hand over to {to}"),
+            &describe,
+        ),
         ActionKind::Transfer { to, .. } if is_holder(lease, to) => Observe(to.clone()),
         ActionKind::Pause if paused && !is_held => already("paused already"),
         ActionKind::Pause if paused => Await,
@@ -64,6 +73,7 @@ pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
 
 /// Answers a transfer to the current holder, which renews.
 pub(super) fn held_by_target(
+    name: &ResourceName,
     kind: &ActionKind,
     lease: &LeaseRecord,
     to: &Identity,
@@ -72,8 +82,10 @@ pub(super) fn held_by_target(
         // The holder may be applying the other request, and renews until it releases the lease.
         Some(it) if is_effective(lease) && !is_standing(kind, lease) => {
             CommandOutcome::refused(format!(
-                "{to} holds the lease, but was asked to step down: {}; nothing written",
-                request(it)
+                "{to} holds the lease, but was asked to step down: {}; nothing written; wait for the next leader, or \
+                 withdraw the request: {}",
+                request(it),
+                hinted(&format!("cancel {name}"))
             ))
         }
         _ => CommandOutcome::already(format!("{to} holds it already; nothing written")),

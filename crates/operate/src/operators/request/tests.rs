@@ -67,6 +67,10 @@ fn all(parts: impl IntoIterator<Item = Document>) -> Document {
     parts.into_iter().flatten().collect()
 }
 
+fn orders() -> ResourceName {
+    ResourceName::new("orders").expect("legal")
+}
+
 fn transfer(to: &str) -> ActionKind {
     ActionKind::Transfer {
         to: Identity::new(to).expect("legal"),
@@ -89,12 +93,16 @@ fn a_decision_depends_on_the_lease_as_it_is() {
     let raised = || doc! { "token": 9_i64 };
     let cases = [
         (StepDown, doc! {}, "write"),
-        (StepDown, free(doc! {}), "Refused: no candidate leads"),
+        (
+            StepDown,
+            free(doc! {}),
+            "Refused: no candidate leads; nothing written; leasehold describe orders shows the lease",
+        ),
         (StepDown, free(paused()), "Refused: paused, so no"),
         (
             StepDown,
             paused(),
-            "Refused: paused, so no candidate takes over from a; nothing",
+            "Refused: paused, so no candidate takes over from a; nothing written; to fix: leasehold resume orders",
         ),
         (StepDown, requested("step_down", None, 7), "await"),
         (StepDown, requested("step_down", None, 6), "write"),
@@ -124,7 +132,7 @@ fn a_decision_depends_on_the_lease_as_it_is() {
         (Cancel, requested("step_down", None, 6), "write"),
     ];
     for (kind, changes, expected) in cases {
-        let text = match decide(&kind, None, &lease(changes.clone())) {
+        let text = match decide(&orders(), &kind, None, &lease(changes.clone())) {
             RequestDecision::Write => "write".to_owned(),
             RequestDecision::Await => "await".to_owned(),
             RequestDecision::Observe(holder) => format!("observe {holder}"),
@@ -132,7 +140,7 @@ fn a_decision_depends_on_the_lease_as_it_is() {
         };
         assert!(text.starts_with(expected), "{kind:?}, {changes}: {text}");
     }
-    let seen = |token| decide(&StepDown, Token::new(token), &lease(doc! {}));
+    let seen = |token| decide(&orders(), &StepDown, Token::new(token), &lease(doc! {}));
     assert!(matches!(seen(7), RequestDecision::Write));
     assert!(matches!(seen(6), RequestDecision::Answer(_)));
 }
@@ -151,12 +159,18 @@ fn a_transfer_to_a_holder_that_was_asked_to_step_down_is_refused() {
         ),
         (
             requested("step_down", None, 7),
-            "Refused: a holds the lease, but was asked to step down: step-down of token 7 requested by ops; nothing",
+            "Refused: a holds the lease, but was asked to step down: step-down of token 7 requested by ops; nothing written; wait \
+             for the next leader, or withdraw the request: leasehold cancel orders",
         ),
     ];
     let a = Identity::new("a").expect("legal");
     for (changes, expected) in cases {
-        let text = shown(&held_by_target(&transfer("a"), &lease(changes), &a));
+        let text = shown(&held_by_target(
+            &orders(),
+            &transfer("a"),
+            &lease(changes),
+            &a,
+        ));
         assert!(text.starts_with(expected), "{text}");
     }
 }
