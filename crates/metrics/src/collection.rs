@@ -156,7 +156,7 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_last_write_age_by_holder_clock_seconds",
-        "Time since the holder's last write, by the holder's clock; absent while the lease is free.",
+        "Time since the holder's last write, by the holder's clock; absent while the lease is free or the write is dated in the future.",
         |lease| seconds(lease.holder.as_ref()?.last_write_age),
     ),
     (

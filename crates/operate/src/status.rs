@@ -363,10 +363,10 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         .collect()
 }
 
-/// Returns true if the daemon does not know the holder, because its last read of MongoDB is older
-/// than a lease duration.
+/// Returns true if a daemon that names no holder does not know whether there is a holder, because
+/// MongoDB does not answer. A leader that stepped down at its deadline could not release the lease.
 fn not_read(document: &StatusDocument) -> bool {
-    document.role == Role::Unknown.as_str()
+    document.role == Role::Unknown.as_str() || document.store_error.is_some()
 }
 
 fn age(date: &str, wall: SystemTime) -> Option<String> {

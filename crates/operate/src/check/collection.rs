@@ -7,6 +7,8 @@ use super::report::{Check, CheckResult, Checked, Finding, Skip, shown};
 use super::{Installation, Primary};
 use crate::operators::did_you_mean;
 use crate::operators::observed::Evidence;
+#[cfg(test)]
+use crate::operators::observed::wall;
 use crate::operators::render::short;
 use leasehold_core::election::{ForeignDocument, Found, ResourceName, WallMillis};
 use leasehold_mongodb::store::mongo::WatchMode;
@@ -339,6 +341,15 @@ fn held(
     lease_duration: Duration,
 ) -> Finding {
     let evidence = Evidence::at_first_look(renewed_at, lease_duration);
+    let ahead = evidence.dated().filter(|_| evidence.is_ahead());
+    if let Some(dated) = ahead {
+        return Finding::warning(
+            format!("{held}; {dated}, so the clocks differ and the holder may be gone"),
+            format!(
+                "synchronize the clocks; leasehold describe {lease} shows whether the holder renews"
+            ),
+        );
+    }
     let age = evidence.last_write_ago.filter(|_| evidence.is_silent());
     let Some(age) = age.and_then(|millis| u64::try_from(millis).ok()) else {
         return Finding::ok(held);
@@ -348,6 +359,39 @@ fn held(
         format!("{held}; last renewal {ago} ago by the holder's clock (lease duration {lasts})"),
         format!("leasehold describe {lease} shows whether a candidate answers"),
     )
+}
+
+#[cfg(test)]
+#[test]
+fn a_renewal_dated_far_in_the_future_causes_a_warning() {
+    let name = ResourceName::new("orders").expect("a name");
+    let lasts = Duration::from_secs(24);
+    let found = |ago: i64| {
+        let renewed_at = WallMillis(wall().0 - 1_000 * ago);
+        held(
+            &name,
+            "held by a with token 1".to_owned(),
+            renewed_at,
+            lasts,
+        )
+    };
+    for (ago, result, part) in [
+        (
+            -3_600,
+            CheckResult::Warning,
+            " in the future, so the clocks differ and the holder may be gone",
+        ),
+        (-2, CheckResult::Ok, "held by a with token 1"),
+        (
+            60,
+            CheckResult::Warning,
+            "last renewal 1m ago by the holder's clock",
+        ),
+    ] {
+        let found = found(ago);
+        assert_eq!(found.result, result, "{ago}");
+        assert!(found.detail.contains(part), "{}", found.detail);
+    }
 }
 
 fn described(measured: &Latencies, calls: &str, setting: &str, limit: Duration) -> String {

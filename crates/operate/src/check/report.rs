@@ -42,7 +42,7 @@ impl CheckResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) result: CheckResult,
-    detail: String,
+    pub(super) detail: String,
     remedy: Option<String>,
     #[serde(flatten)]
     numbers: Map<String, Value>,

@@ -161,6 +161,11 @@ impl LeaseDescription<'_> {
     fn holder(&self) -> Vec<(&'static str, String)> {
         let Some((holder, shown)) = self.lease.held_by().zip(self.lease.holder.as_ref()) else {
             let mut state = render::state(self.seen, self.lease, self.now).to_owned();
+            if state == "free"
+                && let Some(free) = render::unclaimed(self.lease)
+            {
+                state = Roll::Unclaimed(free).words();
+            }
             if self.seen.silence.is_blind(self.now) {
                 state += &format!("; {}", self.seen.silence.unanswered(self.now));
             }
@@ -189,8 +194,8 @@ impl LeaseDescription<'_> {
             Liveness::Renews | Liveness::Unseen => {
                 format!("{state}; {}", evidence.last_write(self.now))
             }
-            Liveness::Late | Liveness::Silent | Liveness::Expired => {
-                let expiry = evidence.expiry_of(self.lease, self.now);
+            Liveness::Misdated | Liveness::Late | Liveness::Silent | Liveness::Expired => {
+                let expiry = evidence.expiry_of(self.lease);
                 evidence.described(state, expiry, self.roll.as_ref(), self.now)
             }
         }
@@ -281,6 +286,11 @@ mod tests {
         (states.map(str::to_owned), text)
     }
 
+    fn ended(seconds: i64) -> Document {
+        let past = doc! { "acquired_at": ago(900), "ended_at": ago(seconds) };
+        doc! { "history": [past] }
+    }
+
     fn retired(mut changes: Document) -> Document {
         let revision = Bson::from(Uuid::from_bytes([1; 16]));
         let retire = doc! { "action": "retire", "revision": revision, "at": ago(5) };
@@ -297,13 +307,26 @@ mod tests {
             (doc! { "renewed_at": ago(10), "paused": true }, "late"),
             (doc! { "renewed_at": ago(60) }, "silent"),
             (doc! {}, "free"),
+            (ended(5), "free"),
+            (ended(372), "free for 6m12s"),
             (doc! { "paused": true }, "paused"),
             (retired(doc! {}), "retired"),
             (retired(doc! { "renewed_at": ago(60) }), "retired"),
         ] {
             let (states, text) = shown(&observed(changes), clock::boot_now());
-            assert_eq!(states, [state; 3], "{text}");
+            let [listed, described, object] = &states;
+            let word = state.split(' ').next().expect("a word");
+            assert_eq!([listed, object], [word; 2], "{text}");
+            assert_eq!(described, state, "{text}");
+            let unclaimed = text.contains(&format!("{state}; no candidate acquires it\n"));
+            assert_eq!(unclaimed, state != word, "{text}");
         }
+        let ahead = observed(doc! { "renewed_at": ago(-3_600) });
+        let later = clock::boot_now() + Duration::from_secs(4);
+        let (states, text) = shown(&ahead, later);
+        assert_eq!(states, ["unknown"; 3], "{text}");
+        let state = "State:     unknown; no renewal in 4s; last renewal dated ";
+        assert!(text.contains(state), "{text}");
         let expired = observed(doc! { "renewed_at": ago(1) });
         let later = clock::boot_now() + Duration::from_secs(25);
         assert_eq!(shown(&expired, later).0, ["expired"; 3]);

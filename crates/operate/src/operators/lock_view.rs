@@ -169,7 +169,8 @@ impl<'a> ObservedLock<'a> {
         let waiters = waiters.map(|(index, (entry, evidence))| {
             let gone = evidence.as_ref().filter(|it| it.is_silent());
             let (notes, style) = match (gone, &self.unanswered) {
-                (Some(gone), _) => (gone.words(None, self.now), Style::Bad),
+                (Some(_), Some(unanswered)) => (unanswered.clone(), Style::Bad),
+                (Some(gone), None) => (gone.words(None, self.now), Style::Bad),
                 (None, Some(unanswered)) => (unanswered.clone(), Style::Warning),
                 (None, None) => (self.awaits(index), Style::Plain),
             };
@@ -328,14 +329,13 @@ impl<'a> ObservedLock<'a> {
     }
 
     fn notes(&self, entry: &Entry, state: HolderState, evidence: Option<&Evidence>) -> String {
-        if let (HolderState::Works(Liveness::Unseen), Some(unanswered)) = (state, &self.unanswered)
-        {
+        if let Some(unanswered) = &self.unanswered {
             return unanswered.clone();
         }
         let first = match state {
             HolderState::Granted => Some("not confirmed".to_owned()),
-            HolderState::Works(Liveness::Late | Liveness::Silent) => {
-                evidence.map(|it| it.expiry(self.now))
+            HolderState::Works(Liveness::Misdated | Liveness::Late | Liveness::Silent) => {
+                evidence.map(Evidence::expiry)
             }
             HolderState::Works(Liveness::Expired) => {
                 Some("the next contender removes it".to_owned())
@@ -344,7 +344,8 @@ impl<'a> ObservedLock<'a> {
             HolderState::Works(_) | HolderState::Kept => None,
             HolderState::Ended => Some("the next contender removes it".to_owned()),
         };
-        let notes = first.into_iter().chain(self.keeps(entry));
+        let dated = evidence.and_then(Evidence::dated);
+        let notes = first.into_iter().chain(dated).chain(self.keeps(entry));
         notes.collect::<Vec<_>>().join("; ")
     }
 
@@ -429,6 +430,9 @@ impl<'a> ObservedLock<'a> {
             return "-".to_owned();
         };
         let (shown, ours) = (evidence.renewed(self.now), evidence.silent_for(self.now));
+        if self.unanswered.is_some() {
+            return shown;
+        }
         match self.by_store(entry.owner.renewed_at) {
             Some(by_store) if by_store.abs_diff(ours) >= SKEW_MIN => {
                 format!("{shown} ago ({} ago by MongoDB's clock)", short(by_store))
@@ -448,7 +452,9 @@ impl<'a> ObservedLock<'a> {
 fn style(state: HolderState) -> Style {
     match state {
         HolderState::Works(Liveness::Silent | Liveness::Expired) => Style::Bad,
-        HolderState::Works(Liveness::Late | Liveness::Unseen) => Style::Warning,
+        HolderState::Works(Liveness::Misdated | Liveness::Late | Liveness::Unseen) => {
+            Style::Warning
+        }
         HolderState::Works(Liveness::Renews) | HolderState::Granted => Style::Plain,
         HolderState::Kept | HolderState::Ended => Style::Dim,
     }

@@ -239,11 +239,11 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the leases whose holder is late or seems to be gone, and the free leases. Paused and
+    /// Returns the leases whose holder is in doubt or seems to be gone, and the free leases. Paused and
     /// retired free leases are excluded, and leases that an outage hides.
     pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &ObservedDocument> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
-            Some(evidence) => evidence.is_silent() || evidence.liveness == Liveness::Late,
+            Some(evidence) => evidence.is_doubtful(),
             None => lease(&seen.entry).is_some_and(|lease| !lease.lease.paused),
         };
         let shown = self.documents().filter(|seen| !seen.is_hidden());

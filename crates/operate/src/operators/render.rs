@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub(super) use self::evidence::unclaimed;
-use super::observed::{Evidence, Liveness, ObservedDocument, SKEW_MIN, wall};
+use super::observed::{Evidence, Liveness, ObservedDocument, wall};
 use super::roll_call::{Roll, Rolls};
 use crate::table::{Row, Style};
 use leasehold_core::election::{BootTime, RequestKind, Reservation, WallMillis};
@@ -91,7 +91,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
         or_dash(evidence.map(|evidence| evidence.renewed(now))),
         or_dash(duration.map(short)),
         or_dash(held.map(|_| standby(lease))),
-        match state == Liveness::Unseen.as_str() && is_blind {
+        match is_blind && !lease.is_retired() {
             // Pauses, requests and candidates may have changed during the outage.
             true => seen.silence.unanswered(now),
             false => notes(lease, evidence, roll, now).join("; "),
@@ -101,7 +101,7 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,
-        Some(Liveness::Late | Liveness::Unseen) => Style::Warning,
+        Some(Liveness::Late | Liveness::Misdated | Liveness::Unseen) => Style::Warning,
         None if is_blind => Style::Warning,
         _ if lease.lease.paused => Style::Warning,
         None if unclaimed(lease).is_some() || is_unanswered() => Style::Bad,
@@ -142,15 +142,12 @@ fn notes(
         match evidence.liveness {
             Liveness::Renews => {}
             Liveness::Unseen => notes.push(evidence.last_write(now)),
-            Liveness::Late | Liveness::Silent | Liveness::Expired => {
-                notes.push(evidence.expiry_of(lease, now));
+            Liveness::Misdated | Liveness::Late | Liveness::Silent | Liveness::Expired => {
+                notes.push(evidence.expiry_of(lease));
                 notes.extend(roll.map(Roll::words));
             }
         }
-        if let Some(ahead) = evidence.last_write_ago.filter(|ago| *ago <= -SKEW_MIN) {
-            let ahead = short(Duration::from_millis(ahead.unsigned_abs()));
-            notes.push(format!("last renewal dated {ahead} in the future"));
-        }
+        notes.extend(evidence.dated());
     }
     if lease.lease.paused {
         let pause = lease.pause();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use self::decision::{RequestDecision, decide, held_by_target, is_holder, words};
+use self::decision::{RequestDecision, decide, held_by_target, is_holder, unapplied, words};
 use self::progress::Progress;
 use super::observed::{Evidence, Followed, lease, shown, wall};
 use super::render::short;
@@ -147,10 +147,13 @@ impl<'a> PendingRequest<'a> {
         let mut followed = self.session.follow(scope, "read the lease").await?;
         let seen = followed.observed.one().map(|seen| &seen.entry);
         let mut lease = self.session.lease(name, seen).await?;
-        let silent = self.silent(&followed);
+        let doubtful = self.doubtful(&followed);
+        let silent = doubtful.as_ref().filter(|(_, it)| it.is_silent());
         let decided = decide(name, kind, self.args.seen, &lease);
         let writes = matches!(decided, RequestDecision::Await | RequestDecision::Write);
-        if let Some((holder, evidence)) = self.needed(silent.as_ref()).filter(|_| writes) {
+        // Without a wait, the answer contains the evidence.
+        let noted = self.needed(doubtful.as_ref());
+        if let Some((holder, evidence)) = noted.filter(|_| writes && self.args.wait) {
             let words = evidence.words(None, clock::boot_now());
             (self.note)(&format!("lease {name}: {holder} is {words}"));
         }
@@ -163,7 +166,7 @@ impl<'a> PendingRequest<'a> {
                 return Ok(connecting::announced(renewed, limit, self.note, what).await);
             }
             RequestDecision::Await => {
-                self.warn(silent.as_ref(), "stands already");
+                self.warn(silent, "stands already");
                 (clock::boot_now(), None)
             }
             RequestDecision::Write => {
@@ -172,7 +175,7 @@ impl<'a> PendingRequest<'a> {
                 }
                 match self.write(&mut lease).await? {
                     Written::At(sent, id) => {
-                        self.warn(silent.as_ref(), "is recorded nevertheless");
+                        self.warn(silent, "is recorded nevertheless");
                         (sent, id)
                     }
                     Written::Rejected(outcome) => return Ok(outcome),
@@ -184,41 +187,37 @@ impl<'a> PendingRequest<'a> {
                 Some(_) => (RequestResult::Requested, ""),
                 None => (RequestResult::Already, " already"),
             };
-            let mut message = format!("{} requested{already}", words(kind));
-            match (&silent, &lease.holder) {
-                (Some((holder, evidence)), _) => {
-                    message +=
-                        &format!("; {holder} is {}", evidence.words(None, clock::boot_now()));
-                }
-                (None, Some(holder)) if *kind == ActionKind::Pause => {
-                    message += &format!("; {} has not stepped down", holder.identity);
-                }
-                (None, _) => {}
-            }
-            message += &undo(kind, name);
+            let (evidence, now) = (doubtful.map(|(_, evidence)| evidence), clock::boot_now());
+            let holder = unapplied(kind, &lease, evidence.as_ref(), now);
+            let message = format!(
+                "{} requested{already}{holder}{}",
+                words(kind),
+                undo(kind, name)
+            );
             let outcome = CommandOutcome::new(result, message);
-            return Ok(outcome.with_evidence(silent.as_ref().map(|(_, evidence)| evidence), None));
+            return Ok(outcome.with_evidence(evidence.as_ref(), None));
         }
         if id.is_none() {
             (self.note)(&format!("lease {name}: already requested; waiting"));
         }
         let mut progress = Progress::new(kind, &lease, sent, id);
-        progress.gone = silent.as_ref().map(|(_, evidence)| *evidence);
+        progress.doubt = doubtful.as_ref().map(|(_, evidence)| *evidence);
         match progress.observe(Some(&lease), sent) {
             Some(outcome) => Ok(outcome),
             None => Ok(self.waited(&mut followed, progress, silent.is_some()).await),
         }
     }
 
-    fn silent(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
+    /// Returns the holder and the evidence if the holder is late or seems to be gone.
+    fn doubtful(&self, followed: &Followed) -> Option<(Identity, Evidence)> {
         let (seen, lease) = followed.observed.lease()?;
         let evidence = seen
             .evidence(clock::boot_now())
-            .filter(Evidence::is_silent)?;
+            .filter(Evidence::is_doubtful)?;
         Some((lease.holder.as_ref()?.identity.clone(), evidence))
     }
 
-    /// Returns the unresponsive holder if the request depends on the holder.
+    /// Returns this holder if the request depends on the holder.
     fn needed<'s>(
         &self,
         silent: Option<&'s (Identity, Evidence)>,

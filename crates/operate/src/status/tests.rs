@@ -138,8 +138,24 @@ fn the_leader_is_not_known_while_the_store_is_unread_and_the_error_is_shown() {
     assert!(text.contains("holder     not known\n"), "{text}");
     let error = "store      no primary: a:1: connection refused (for 1m30s)\n";
     assert!(text.ends_with(error), "{text}");
-    let line = line(&judgement);
-    assert_eq!(line, "orders: unknown, the leader is not known");
+    let line_of = line(&judgement);
+    assert_eq!(line_of, "orders: unknown, the leader is not known");
+    // Without MongoDB, a leader cannot release the lease at its deadline.
+    let mut at_deadline = StatusDocument {
+        role: "follower".to_owned(),
+        reason: Some("deadline".to_owned()),
+        ..unread
+    };
+    for (holder, shown) in [
+        ("not known", "the leader is not known"),
+        ("nobody", "no leader, reason deadline"),
+    ] {
+        let judgement = judge(&at_deadline.to_json(), None, Some("b1"), None, now);
+        let text = to_text(&judgement, now, UNIX_EPOCH + Duration::from_secs(100));
+        assert!(text.contains(&format!("holder     {holder}\n")), "{text}");
+        assert_eq!(line(&judgement), format!("orders: follower, {shown}"));
+        at_deadline.store_error = None;
+    }
 }
 
 #[test]

@@ -199,8 +199,28 @@ mod tests {
         let mut expired = observed(doc! { "renewed_at": ago(-60) });
         let failed = ViewEvent::Failed(Failure::new("no answer", ""));
         expired.apply(failed, at(30));
-        let [state, renewed, _] = cells(&expired, at(51));
-        assert_eq!([&*state, &*renewed], ["expired", "> 50s"]);
+        let [state, renewed, notes] = cells(&expired, at(51));
+        assert_eq!([&*state, &*renewed], ["expired", "-"]);
+        assert_eq!(notes, "no answer from MongoDB for 21s");
+    }
+
+    #[test]
+    fn a_date_in_the_future_does_not_show_a_holder_as_held_for_long() {
+        let observed = observed(doc! { "renewed_at": ago(-3_600) });
+        let cells = |seconds: u32| {
+            let now = boot_now() + seconds * SECOND;
+            let rows = render::rows(observed.documents(), &answered(&[]), now);
+            let asked = observed.unled_leases(now).count();
+            (rows[1].cells.clone(), rows[1].style, asked)
+        };
+        let (first, style, asked) = cells(1);
+        assert_eq!((&*first[1], style, asked), ("held", Style::Plain, 0));
+        let (later, style, asked) = cells(4);
+        assert_eq!((&*later[1], style, asked), ("unknown", Style::Warning, 1));
+        assert_eq!(later[5], "> 4s");
+        let expected =
+            "others take over after watching for 24s; no candidate answers; last renewal dated ";
+        assert!(later[8].starts_with(expected), "{later:?}");
     }
 
     #[test]

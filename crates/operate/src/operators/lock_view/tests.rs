@@ -100,4 +100,41 @@ fn holders_and_waiters_have_the_states_of_the_list_in_json() {
     }
     assert_eq!(states[0], ["late", "silent", "waits"]);
     assert_eq!(states[1], ["unknown", "silent", "unknown"]);
+    let (seen, now) = (
+        observed.one().expect("a lock"),
+        boot_now() + Duration::from_secs(10),
+    );
+    for row in &rows([seen].into_iter(), None, now)[1..] {
+        assert_eq!(row.cells[6], "-", "{row:?}");
+        assert!(
+            row.cells[7].starts_with("no answer from MongoDB for "),
+            "{row:?}"
+        );
+    }
+}
+
+#[test]
+fn a_renewal_dated_in_the_future_is_noted() {
+    let observed = observed(0, vec![holder(1, "exclusive", -3_600)], vec![]);
+    let seen = observed.one().expect("a lock");
+    for (later, state, note) in [
+        (1, "held", "last renewal dated "),
+        (
+            4,
+            "unknown",
+            "others take over after watching for 24s; last renewal dated ",
+        ),
+    ] {
+        let listed = rows(
+            [seen].into_iter(),
+            None,
+            boot_now() + Duration::from_secs(later),
+        );
+        let cells = &listed[1].cells;
+        assert_eq!(cells[2], state);
+        assert!(
+            cells[7].starts_with(note) && cells[7].ends_with(" in the future"),
+            "{cells:?}"
+        );
+    }
 }

@@ -35,12 +35,18 @@ pub(crate) enum Recovery {
 
 /// Smallest clock difference that is shown, in milliseconds.
 pub(crate) const SKEW_MIN: i64 = 1_000;
+/// Time without a renewal after which a date in the future no longer counts: longer than the default
+/// renewal interval. A shorter lease duration has a shorter interval.
+const MISDATED_AFTER: Duration = Duration::from_secs(4);
 /// A renewal during an outage of at most this time counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Renews,
+    /// No renewal was observed for longer than a renewal interval, and the last renewal is dated far
+    /// in the future. The date proves nothing, so the holder may be gone.
+    Misdated,
     /// No renewal for more than a quarter of the lease duration.
     Late,
     /// No renewal was observed, and the date of the last renewal is older than the lease duration.
@@ -62,6 +68,7 @@ pub(crate) fn wall() -> WallMillis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) liveness: Liveness,
+    pub(crate) lease_duration: Duration,
     /// Difference between this machine's wall clock and the date of the last renewal, in
     /// milliseconds. Negative if the date is in the future; `None` if the document has no date or
     /// cannot be read.
@@ -94,6 +101,8 @@ impl Evidence {
         let age = age
             .map(Duration::from_millis)
             .filter(|_| !silence.renewal_seen);
+        let is_ahead = is_far_ahead(last_write_ago, lease_duration);
+        let is_due = silence.watched(now) >= MISDATED_AFTER.min(lease_duration / 6);
         let liveness = match (silence.liveness(lease_duration, now), age) {
             _ if silence.is_blind(now) && !silence.was_gone => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
@@ -106,10 +115,14 @@ impl Evidence {
             }
             (_, Some(age)) if age >= lease_duration => Liveness::Silent,
             (_, Some(age)) if age > lease_duration / 4 => Liveness::Late,
+            (Liveness::Renews, None) if !silence.renewal_seen && is_ahead && is_due => {
+                Liveness::Misdated
+            }
             (liveness, _) => liveness,
         };
         Self {
             liveness,
+            lease_duration,
             last_write_ago,
             expires_in: lease_duration.saturating_sub(silence.watched(now)),
             silence,
@@ -126,6 +139,28 @@ impl Evidence {
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.liveness, Liveness::Silent | Liveness::Expired)
     }
+
+    /// Returns true if the holder may be gone: its renewal is late, or it seems to be gone.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_silent() || matches!(self.liveness, Liveness::Late | Liveness::Misdated)
+    }
+
+    /// Returns true if the date of the last renewal is so far in the future that it proves nothing.
+    pub(crate) fn is_ahead(&self) -> bool {
+        is_far_ahead(self.last_write_ago, self.lease_duration)
+    }
+
+    /// Returns how far in the future the last renewal is dated.
+    pub(crate) fn dated_ahead(&self) -> Option<Duration> {
+        let ago = self.last_write_ago.filter(|ago| *ago <= -SKEW_MIN);
+        ago.map(|ago| Duration::from_millis(ago.unsigned_abs()))
+    }
+}
+
+/// Returns true if a date is further in the future than a live holder's clock may well be.
+fn is_far_ahead(last_write_ago: Option<i64>, lease_duration: Duration) -> bool {
+    let ahead = last_write_ago.map(|ago| Duration::from_millis(ago.min(0).unsigned_abs()));
+    ahead.is_some_and(|ahead| ahead > lease_duration / 4)
 }
 
 impl Silence {
@@ -240,6 +275,15 @@ mod tests {
             assert_eq!(evidence.expires_in, Duration::from_secs(23));
         }
         assert_eq!(seen(first, 0, at(7)).liveness, Liveness::Late);
+        for (ago, seconds, liveness) in [
+            (-3_600_000, 3, Liveness::Renews),
+            (-3_600_000, 4, Liveness::Misdated),
+            (-3_600_000, 7, Liveness::Late),
+            (-2_000, 5, Liveness::Renews),
+        ] {
+            let evidence = seen(first, ago, at(seconds));
+            assert_eq!(evidence.liveness, liveness, "{ago} {seconds}");
+        }
         let expired = seen(first, 0, at(24));
         assert_eq!(expired.liveness, Liveness::Expired);
         assert_eq!(expired.expires_in, Duration::ZERO);
@@ -253,6 +297,7 @@ mod tests {
         let mut silence = Silence::new(None, at(0));
         silence.observe(Some(Revision::from_bytes([1; 16])), at(2));
         assert_eq!(seen(silence, 372_000, at(3)).liveness, Liveness::Renews);
+        assert_eq!(seen(silence, -60_000, at(7)).liveness, Liveness::Renews);
         assert_eq!(seen(silence, 0, at(26)).liveness, Liveness::Expired);
     }
 

@@ -23,7 +23,7 @@ impl Liveness {
             Self::Late => "late",
             Self::Silent => "silent",
             Self::Expired => "expired",
-            Self::Unseen => "unknown",
+            Self::Misdated | Self::Unseen => "unknown",
         }
     }
 }
@@ -59,17 +59,22 @@ impl Evidence {
     pub(crate) fn renewed(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match self.age(now) {
-            _ if self.liveness == Liveness::Unseen => "-".to_owned(),
+            _ if self.is_hidden(now) => "-".to_owned(),
             _ if self.silence.renewal_seen => watched,
             Some(age) => format!("~{}", short(age)),
             None => format!("> {watched}"),
         }
     }
 
+    /// Returns true if an outage hides whether the holder renews.
+    fn is_hidden(&self, now: BootTime) -> bool {
+        self.liveness == Liveness::Unseen || self.silence.is_blind(now)
+    }
+
     pub(crate) fn last_write(&self, now: BootTime) -> String {
         let watched = short(self.silence.lasts(now));
         match (self.age(now), self.last_write_ago) {
-            _ if self.liveness == Liveness::Unseen => match self.silence.blind_for(now) {
+            _ if self.is_hidden(now) => match self.silence.blind_for(now) {
                 Duration::ZERO => format!("no renewal yet, {watched} after MongoDB answered again"),
                 _ => self.silence.unanswered(now),
             },
@@ -83,19 +88,16 @@ impl Evidence {
         }
     }
 
-    pub(crate) fn expiry(&self, now: BootTime) -> String {
-        match self.liveness {
-            Liveness::Expired => "another candidate may take over".to_owned(),
-            _ if self.silence.renewal_seen => {
-                format!("expires for others within {}", short(self.expires_in))
-            }
-            // A remaining time would be misleading, because each new command starts to watch from
-            // the beginning.
-            _ => {
-                let duration = self.expires_in + self.silence.watched(now);
-                format!("others take over after watching for {}", short(duration))
-            }
-        }
+    /// Returns a note if the last renewal is dated in the future.
+    pub(crate) fn dated(&self) -> Option<String> {
+        let ahead = short(self.dated_ahead()?);
+        Some(format!("last renewal dated {ahead} in the future"))
+    }
+
+    pub(crate) fn expiry(&self) -> String {
+        // A remaining time would be misleading, because each candidate watches from its own start.
+        let lasts = short(self.lease_duration);
+        format!("others take over after watching for {lasts}")
     }
 
     pub(crate) fn object(&self, roll: Option<&Roll>) -> Value {
@@ -112,14 +114,14 @@ impl Evidence {
 
     /// Describes a holder that seems to be gone, and the candidates' answers if known.
     pub(crate) fn words(&self, roll: Option<&Roll>, now: BootTime) -> String {
-        self.described(self.liveness.as_str(), self.expiry(now), roll, now)
+        self.described(self.liveness.as_str(), self.expiry(), roll, now)
     }
 
-    pub(crate) fn expiry_of(&self, lease: &LeaseRecord, now: BootTime) -> String {
+    pub(crate) fn expiry_of(&self, lease: &LeaseRecord) -> String {
         match lease.lease.paused {
             true => "no candidate takes over while the lease is paused".to_owned(),
             false if lease.is_retired() => "the next acquisition ends the retirement".to_owned(),
-            false => self.expiry(now),
+            false => self.expiry(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Decides whether a request is written. Uses neither IO nor a clock.
 
+use super::super::observed::Evidence;
 use super::super::render::request;
 use super::super::{CommandOutcome, describing, hinted};
-use leasehold_core::election::{Identity, RequestKind, ResourceName, Token};
+use leasehold_core::election::{BootTime, Identity, RequestKind, ResourceName, Token};
 use leasehold_mongodb::store::mongo::operators::{ActionKind, LeaseRecord, RequestEffect};
 
 pub(super) enum RequestDecision {
@@ -12,6 +13,24 @@ pub(super) enum RequestDecision {
     /// The target of a transfer already holds the lease. The command checks that the holder renews.
     Observe(Identity),
     Answer(CommandOutcome),
+}
+
+/// Describes the holder that has not applied a recorded request, as text to append to a line.
+pub(super) fn unapplied(
+    kind: &ActionKind,
+    lease: &LeaseRecord,
+    doubt: Option<&Evidence>,
+    now: BootTime,
+) -> String {
+    match (&lease.holder, doubt) {
+        (Some(holder), Some(doubt)) => {
+            format!("; {} is {}", holder.identity, doubt.words(None, now))
+        }
+        (Some(holder), None) if *kind == ActionKind::Pause => {
+            format!("; {} has not stepped down", holder.identity)
+        }
+        (Some(_), None) | (None, _) => String::new(),
+    }
 }
 
 /// Decides on a request. Refuses it if `seen` is given and differs from the current token.

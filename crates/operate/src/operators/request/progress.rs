@@ -33,8 +33,8 @@ pub(super) struct Progress {
     pub(super) roll_call: Option<ActionId>,
     /// True if the roll call was seen. From then on, all answers are newer than the request.
     is_called: bool,
-    /// The evidence at the time of the request if the holder seemed to be gone.
-    pub(super) gone: Option<Evidence>,
+    /// The evidence at the time of the request if the holder was late or seemed to be gone.
+    pub(super) doubt: Option<Evidence>,
 }
 
 impl Progress {
@@ -60,7 +60,7 @@ impl Progress {
             blind: false,
             roll_call: None,
             is_called: false,
-            gone: None,
+            doubt: None,
         }
     }
 
@@ -188,17 +188,18 @@ impl Progress {
     }
 
     fn cancelled(&self, at: BootTime) -> CommandOutcome {
-        let gone = self.former().zip(self.gone);
+        let doubt = self.former().zip(self.doubt);
+        let gone = doubt.filter(|(_, doubt)| doubt.is_silent());
         let effect = match (ineffective(&self.before), gone) {
             (Some(why), _) => format!("it had no effect: {why}"),
             (None, _) if is_done(&self.before) => "it was done already".to_owned(),
             (None, Some((former, _))) => format!("{former} has not applied it"),
             (None, None) => "the holder may have begun to apply it".to_owned(),
         };
-        let holder = gone.map(|(former, gone)| format!("; {former} is {}", gone.words(None, at)));
+        let holder = doubt.map(|(former, it)| format!("; {former} is {}", it.words(None, at)));
         let message = format!("request withdrawn; {effect}{}", holder.unwrap_or_default());
         let outcome = CommandOutcome::new(RequestResult::Done, message);
-        outcome.with_evidence(self.gone.as_ref(), None)
+        outcome.with_evidence(self.doubt.as_ref(), None)
     }
 
     /// Returns the recorded reason why the former holder's leadership ended.

@@ -171,9 +171,13 @@ fn lease<'a>(
     let holder = holder.zip(seen.evidence(now));
     let holder = holder.map(|((held, shown), evidence)| LeaseHolder {
         identity: shown.identity.as_str(),
-        silent: (evidence.liveness != Liveness::Unseen).then(|| evidence.is_silent()),
+        silent: (!matches!(evidence.liveness, Liveness::Misdated | Liveness::Unseen))
+            .then(|| evidence.is_silent()),
         since: date(held.acquired_at).unwrap_or_default(),
-        last_write_age: evidence.last_write_ago.map(duration),
+        last_write_age: evidence
+            .last_write_ago
+            .filter(|_| evidence.dated_ahead().is_none())
+            .map(duration),
         lease_duration: held.lease_duration.duration(),
     });
     LeaseSample {
@@ -249,6 +253,19 @@ fn duration(millis: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::observed::tests::{ago, observed};
+    use mongodb::bson::doc;
+
+    #[test]
+    fn a_last_write_dated_in_the_future_has_no_age() {
+        for (seconds, has_age) in [(5, true), (-3_600, false)] {
+            let observed = observed(doc! { "renewed_at": ago(seconds) });
+            let (seen, record) = observed.lease().expect("a lease");
+            let sample = lease(seen, record, None, leasehold_clock::boot_now());
+            let age = sample.holder.expect("a holder").last_write_age;
+            assert_eq!(age.is_some(), has_age, "{age:?}");
+        }
+    }
 
     #[test]
     fn a_star_matches_any_characters() {

@@ -27,6 +27,9 @@ const wall = (now) => Date.now() + clockAhead - (performance.now() - now);
 // Time since a date in a document. The date's clock may differ from the server's clock.
 const since = (date, now) => (date ? Math.max(0, wall(now) - Date.parse(date)) : NaN);
 
+// True if a date is so far in the future that the clocks differ.
+const isAhead = (date, now) => Boolean(date) && Date.parse(date) - wall(now) >= 1000;
+
 // Duration of a hold so far: until now, or until the last renewal if the holder is gone.
 function heldFor(entry, at, now) {
   const held = since(entry.since, now);
@@ -42,7 +45,8 @@ function dated(date, now) {
   if (!date || !Date.parse(date)) return "–";
   const [at, today] = [new Date(date).toISOString(), new Date(wall(now)).toISOString()];
   const day = at.slice(0, 10) === today.slice(0, 10) ? "" : `${at.slice(0, 10)} `;
-  return `${day}${utc(Date.parse(date))} (${duration(since(date, now))} ago)`;
+  const ahead = Date.parse(date) - wall(now);
+  return `${day}${utc(Date.parse(date))} (${isAhead(date, now) ? `in ${duration(ahead)}` : `${duration(since(date, now))} ago`})`;
 }
 
 // Time since the last renewal. `at` is the instant at which this page received `silent_ms`.
@@ -93,7 +97,7 @@ function renewed(entry, at, now) {
   if (Number.isNaN(ms) || entry.over) return "–"; // The entry is no longer renewed.
   if (entry.renewal_seen) return `${duration(ms)} ago`;
   const written = since(entry.renewed_at, now);
-  return written + 1000 >= ms ? `~${duration(Math.max(written, ms))} ago` : `> ${duration(ms)}`;
+  return written + 1000 >= ms && !isAhead(entry.renewed_at, now) ? `~${duration(Math.max(written, ms))} ago` : `> ${duration(ms)}`;
 }
 
 // Applies `holders`, the renewals in the order of the document's holders.
@@ -172,7 +176,9 @@ function evidence(doc, entry, at, now) {
   const found = holderState(entry, at, now);
   const write = entry.renewal_seen
     ? `last renewal seen ${duration(ms)} ago`
-    : `last renewal ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
+    : isAhead(entry.renewed_at, now)
+      ? `last renewal dated ${duration(Date.parse(entry.renewed_at) - wall(now))} in the future`
+      : `last renewal ${duration(since(entry.renewed_at, now))} ago by the holder's clock`;
   const asked = doc.roll_call ? [doc.roll_call] : []; // Whether candidates answer.
   if (isGone(found) && doc.paused) return [write, "no candidate takes over while the lease is paused", ...asked];
   if (found === "expired") return [write, doc.kind === "lease" ? "no candidate has taken over" : "the next waiter removes it", ...asked];

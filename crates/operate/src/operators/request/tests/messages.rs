@@ -32,7 +32,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
         ),
         (
             24,
-            "a is expired; last renewal 25s ago by the holder's clock; another candidate may take over; no",
+            "a is expired; last renewal 25s ago by the holder's clock; others take over after watching for 24s; no",
         ),
     ] {
         let message = message(&progress, seconds);
@@ -103,5 +103,39 @@ fn an_interrupted_request_says_what_is_known_and_how_to_withdraw_it() {
     ] {
         let text = interrupted(&stage, &kind, &name);
         assert!(text.contains(part), "{stage:?}, {kind:?}: {text}");
+    }
+}
+
+#[test]
+fn the_first_answer_to_a_request_names_a_late_holder() {
+    let wall = WallMillis(1_000_000_000);
+    let silence = crate::operators::observed::Silence::new(None, at(0));
+    let ago = |seconds: i64| {
+        let renewed_at = WallMillis(wall.0 - 1_000 * seconds);
+        Evidence::new(silence, renewed_at, Duration::from_secs(24), at(0), wall)
+    };
+    let before = lease(doc! {});
+    let late = "; a is late; last renewal 18s ago by the holder's clock; others take over after watching for 24s";
+    for kind in [ActionKind::Pause, ActionKind::StepDown] {
+        let said = unapplied(&kind, &before, Some(&ago(18)), at(0));
+        assert_eq!(said, late);
+    }
+    assert!(ago(18).is_doubtful() && !ago(1).is_doubtful());
+    let said = unapplied(&ActionKind::Pause, &before, None, at(0));
+    assert_eq!(said, "; a has not stepped down");
+    let before = lease(requested("step_down", None, 7));
+    for (seconds, effect) in [
+        (18, "the holder may have begun to apply it; a is late; "),
+        (60, "a has not applied it; a is silent; "),
+    ] {
+        let mut progress = Progress::new(&ActionKind::Cancel, &before, at(0), None);
+        progress.doubt = Some(ago(seconds));
+        let outcome = progress.observe(Some(&before), at(0)).expect("an outcome");
+        let expected = format!("request withdrawn; {effect}");
+        assert!(
+            outcome.message.starts_with(&expected),
+            "{}",
+            outcome.message
+        );
     }
 }
