@@ -27,8 +27,10 @@ fn main() -> ExitCode {
             if stderr.is_terminal() {
                 message = terminal::folded(&message);
             }
-            // If standard error is closed, the exit code alone reports the failure.
-            let _ = writeln!(stderr, "{message}");
+            message.push('\n');
+            // One write, so that the lines of two processes do not mix. If standard error is
+            // closed, the exit code alone reports the failure.
+            let _ = stderr.write_all(message.as_bytes());
         }
         ExitCode::from(error.exit)
     })

@@ -205,6 +205,9 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
             error = with_tip(error, arguments);
         }
     } else if let Some(pair) = negative_value(&unexpected, arguments) {
+        if let Some(error) = refusal(pair, arguments) {
+            return error;
+        }
         let [flag, value] = pair.map(|word| word.to_string_lossy());
         return Error::raw(
             ErrorKind::ValueValidation,
@@ -269,6 +272,20 @@ fn negative_value<'a>(unexpected: &str, arguments: &'a [OsString]) -> Option<[&'
     let pair =
         pairs.find(|pair| pair[0].as_encoded_bytes().starts_with(b"--") && negative(&pair[1]))?;
     Some([&pair[0], &pair[1]])
+}
+
+/// Returns the error that names the accepted values of the flag, if they do not come from the
+/// configuration.
+fn refusal([flag, value]: [&OsString; 2], arguments: &[OsString]) -> Option<Error> {
+    let at = arguments
+        .windows(2)
+        .position(|two| two == [flag.clone(), value.clone()])?;
+    let mut joined = arguments.to_vec();
+    let value = joined.remove(at + 1);
+    joined[at].push("=");
+    joined[at].push(value);
+    let error = command().try_get_matches_from(joined).err()?;
+    (error.kind() == ErrorKind::ValueValidation).then_some(error)
 }
 
 /// Returns the remedy for an option of flock(1) or `consul lock` that works differently here.

@@ -88,10 +88,9 @@ _leasehold_documents() {
 "#;
 /// Beginnings of the zsh specifications of a name, which clap leaves without an action, and the
 /// function that completes each of them.
-const ZSH_UNCOMPLETED: [(&str, &str); 6] = [
+const ZSH_UNCOMPLETED: [(&str, &str); 5] = [
     ("'--lease=[", "_leasehold_leases"),
     ("'--lock=[", "_leasehold_locks"),
-    ("'::name -- Same as --lease NAME:", "_leasehold_leases"),
     ("'::name -- Name of the lease:", "_leasehold_leases"),
     ("'::name -- Name of the lock:", "_leasehold_locks"),
     (

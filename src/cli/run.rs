@@ -41,6 +41,7 @@ use crate::election::{Input, ResourceName, Status, StoreAnswer};
 use crate::elector::{Elector, ElectorBuilder, ElectorError};
 use crate::exit;
 use crate::log;
+use crate::publish::StoreError;
 use crate::publish::directory::{StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, StatusFileHandle};
 use crate::publish::metrics::Metrics;
@@ -163,12 +164,13 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let mut reporter = Reporter::new(lease.clone(), timings.clone(), at_terminal, reasons);
     let address = http.as_ref().map(Bound::address);
     reporter.started(&config, &path, &memory, address);
+    let (store_errors, store_error) = StoreErrors::channel(timings.clone());
     tokio::spawn(log_connecting(
         lease.clone(),
         config.mongodb.uri.clone(),
         elector.store_info(),
+        store_error.clone(),
     ));
-    let (store_errors, store_error) = StoreErrors::channel(timings.clone());
     let file_options = FileOptions {
         who: who.clone(),
         timings: timings.clone(),
@@ -277,13 +279,16 @@ fn log_sources(config: &Config, sources: &Sources) {
     }
 }
 
-/// Logs the servers, if MongoDB has not answered within a second.
+/// Logs the servers, if MongoDB has not answered within a second. A failed call has logged its
+/// cause.
 async fn log_connecting(
     lease: ResourceName,
     uri: UriSource,
     store: watch::Receiver<Option<StoreInfo>>,
+    store_error: watch::Receiver<Option<StoreError>>,
 ) {
-    let servers = connecting::unanswered(&uri, || store.borrow().is_some()).await;
+    let answered = || store.borrow().is_some() || store_error.borrow().is_some();
+    let servers = connecting::unanswered(&uri, answered).await;
     info!(%lease, servers, "connecting to MongoDB");
 }
 

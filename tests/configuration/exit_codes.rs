@@ -1,5 +1,9 @@
 //! Goal: scripts can distinguish kinds of failure by exit code, and can parse the output.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+
 use config::{File, FileFormat, Source};
 
 use leasehold_testbed::assert_contains;
@@ -27,6 +31,25 @@ fn help_and_version_exit_0() {
         env!("CARGO_PKG_VERSION"),
         " (revision "
     )));
+}
+
+#[test]
+fn an_error_is_written_in_one_piece() {
+    let (read, written) = UnixDatagram::pair().expect("sockets");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(["config", "--config", "/nonexistent/leasehold.toml"]);
+    let status = command.env_clear().stderr(OwnedFd::from(written)).status();
+    assert_eq!(status.expect("it starts").code(), Some(78));
+    read.set_nonblocking(true).expect("a socket");
+    // A datagram is one write.
+    let mut datagram = [0; 65536];
+    let length = read.recv(&mut datagram).expect("an error");
+    let text = String::from_utf8_lossy(&datagram[..length]);
+    assert!(
+        text.starts_with("leasehold: ") && text.ends_with('\n'),
+        "{text}"
+    );
+    assert!(read.recv(&mut datagram).is_err(), "a second write");
 }
 
 #[test]
@@ -317,7 +340,6 @@ fn every_shell_has_completions() {
     let script = leasehold(&["completions", "zsh"], &[]).stdout;
     for (start, kind) in [
         ("'::name -- Name of the lease:", "leases"),
-        ("'::name -- Same as --lease NAME:", "leases"),
         ("'::name -- Name of the lock:", "locks"),
         ("'::name -- Name of the lease or lock:", "documents"),
         ("'--lease=[", "leases"),

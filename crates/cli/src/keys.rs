@@ -91,6 +91,9 @@ fn short<S: Selection>(key: &Key) -> Option<&'static str> {
     shown.then_some(*text)
 }
 
+/// Paths of directories; all other paths are files.
+const DIRECTORY_KEYS: [&str; 2] = ["status.directory", "kubernetes.credentials"];
+
 /// A command's configuration, from flags, files and the environment.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
@@ -182,9 +185,13 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
         ValueType::Command => "; words separated by commas, or a JSON list",
         _ => "",
     };
+    let is_directory = DIRECTORY_KEYS.contains(&key.path().as_str());
     let flag = Arg::new(key.path())
         .long(key.flag())
-        .value_name(key.kind.placeholder())
+        .value_name(match is_directory {
+            true => "DIR",
+            false => key.kind.placeholder(),
+        })
         .help(format!("{}{default}", short.unwrap_or(help)))
         .long_help(format!("{help}{syntax}{default} [env: {}]", key.variable()))
         .help_heading(short.map_or_else(|| heading(key.section), |_| FIRST_HEADING.to_owned()))
@@ -192,7 +199,8 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
         .hide_short_help(short.is_none())
         .action(ArgAction::Set);
     let flag = match key.kind {
-        ValueType::Path => flag.value_hint(ValueHint::AnyPath),
+        ValueType::Path if is_directory => flag.value_hint(ValueHint::DirPath),
+        ValueType::Path => flag.value_hint(ValueHint::FilePath),
         // `--workload-ends-first` without a value means true.
         ValueType::Flag => flag
             .num_args(0..=1)

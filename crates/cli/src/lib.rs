@@ -42,8 +42,9 @@ pub fn run_with<T>(
 /// Prints a line to standard error, for the operator. Standard output carries only the answer.
 pub fn say(line: &str) {
     let mut stderr = io::stderr().lock();
-    let line = fitted(&stderr, line);
-    let _ = writeln!(stderr, "{line}");
+    let line = fitted(&stderr, line) + "\n";
+    // One write, so that the lines of two processes do not mix.
+    let _ = stderr.write_all(line.as_bytes());
 }
 
 /// Writes the output. A broken pipe is not an error: the reader needs no more output.

@@ -91,7 +91,7 @@ impl ValueType {
             Self::Identity => "ID",
             Self::Line => "TEXT",
             Self::Uri => "URI",
-            Self::Path => "PATH",
+            Self::Path => "FILE",
             Self::Duration(..) => "DURATION",
             Self::Listen => "ADDRESS:PORT",
             Self::LabelPrefix => "DOMAIN",

@@ -106,6 +106,13 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
         _ => text.parse().ok(),
     };
     address.ok_or_else(|| {
+        let number = text.rsplit(':').next().unwrap_or_default();
+        if !number.is_empty()
+            && number.bytes().all(|it| it.is_ascii_digit())
+            && port(number).is_none()
+        {
+            return format!("the port {number} does not exist: expected a port from 1 to 65535");
+        }
         let given = text.rsplit(':').next().and_then(port);
         let port = given.unwrap_or(9402);
         format!(
@@ -328,7 +335,8 @@ mod tests {
         assert_eq!(address("localhost:9402"), Ok("127.0.0.1:9402".into()));
         let no_port = ["9402", ":", "localhost", "127.0.0.1", "localhost:http"];
         assert_refused(ValueType::Listen, &no_port, "");
-        let wrong = [":99999", "elsewhere:9402", "127.0.0.1:99999"];
-        assert_refused(ValueType::Listen, &wrong, "");
+        assert_refused(ValueType::Listen, &["elsewhere:9402"], "an IP address");
+        let wrong = [":99999", "127.0.0.1:99999", "[::1]:65536"];
+        assert_refused(ValueType::Listen, &wrong, "expected a port from 1 to 65535");
     }
 }

@@ -119,7 +119,7 @@ pub struct LockArgs {
     pub(crate) conflict_exit_code: u8,
     /// Eviction after this time without renewals
     ///
-    /// Time without a renewal after which others evict this holder; other durations are scaled.
+    /// Time without a renewal after which others evict this holder; other durations are scaled [default: 24s] [env: LEASEHOLD_LEASE__LEASE_DURATION]
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(LEASE_DURATION_MIN, LEASE_DURATION_MAX))]
     pub(crate) lease_duration: Option<Duration>,

@@ -53,7 +53,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub struct CheckArgs {
     #[command(flatten)]
     configuration: Configuration<AllKeys>,
-    /// Same as --lease NAME
+    /// Name of the lease
     #[arg(value_parser = name, conflicts_with = "lease.name")]
     name: Option<ResourceName>,
     /// Time limit of each check

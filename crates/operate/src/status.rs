@@ -58,7 +58,7 @@ pub struct StatusArgs {
     /// Lease whose default status directory is read
     #[arg(long, value_name = "NAME")]
     lease: Option<String>,
-    /// Same as --lease NAME
+    /// Name of the lease
     #[arg(conflicts_with = "lease")]
     name: Option<String>,
     #[allow(missing_docs, reason = "its field has the help")]

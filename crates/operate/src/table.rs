@@ -36,7 +36,8 @@ impl PassingLine {
     pub(crate) fn new(text: &str) -> Self {
         let is_shown = terminal::color(&io::stderr());
         if is_shown {
-            let _ = write!(io::stderr(), "{}\r", cut(text, size().0));
+            let line = cut(text, size().0) + "\r";
+            let _ = io::stderr().write_all(line.as_bytes());
         }
         Self { is_shown }
     }

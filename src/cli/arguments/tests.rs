@@ -130,6 +130,16 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
     assert!(!text.contains("to name the lease"), "{text}");
+    for arguments in [
+        &["check", "--timeout", "-5s"][..],
+        &["leases", "--timeout", "-5s"],
+    ] {
+        let text = said(arguments);
+        assert!(
+            text.contains("'-5s'") && text.contains("expected a duration"),
+            "{text}"
+        );
+    }
     let text = said(&["run", "--lease=orders", "./cmd"]);
     assert!(!text.contains("to name the lease"), "{text}");
     let text = said(&["run", "orders", "--", "./cmd"]);
@@ -205,7 +215,7 @@ fn tips_name_the_probable_flag_or_the_dashes() {
     assert!(text.contains("invalid value '-1s' for '--wait"), "{text}");
     let text = said(&["leases", "--timeout", "-1s"]);
     assert!(
-        text.contains("invalid value '-1s' for '--timeout'"),
+        text.contains("invalid value '-1s' for '--timeout <DURATION>': expected a duration"),
         "{text}"
     );
 }
