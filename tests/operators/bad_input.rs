@@ -24,7 +24,7 @@ async fn an_unknown_name_is_reported_with_similar_names_and_the_command_that_lis
     let (leases, locks) = (list("leases"), list("locks"));
     let missing = |kind: &str, name: &str| {
         let at = format!("{database}.{}", stage.collection());
-        format!("no {kind} is named {name} in {at} (")
+        format!("no {kind} is named {name} in {at}, replica set ")
     };
     let of_a_lease: [&[&str]; 7] = [
         &["step-down"],
@@ -42,16 +42,16 @@ async fn an_unknown_name_is_reported_with_similar_names_and_the_command_that_lis
             ("orders", "orders-scheduler"),
             ("stock-3", "stock-1 or stock-2"),
         ] {
-            let near = format!("); did you mean {near}? To list the leases: {leases}");
+            let near = format!("; did you mean {near}? To list the leases: {leases}");
             let answer = leasehold(&stage, &[verb, &["--lease", name, &flag]].concat()).await;
             answer.expect(78, &[&missing("lease", name), &near]);
         }
     }
     // A name of the other kind is not suggested.
-    let list = format!("); to list the leases: {leases}");
+    let list = format!("; to list the leases: {leases}");
     let answer = leasehold(&stage, &["pause", "reports-nihtly", &flag]).await;
     answer.expect(78, &[&missing("lease", "reports-nihtly"), &list]);
-    let near = format!("); did you mean reports-nightly? To list the locks: {locks}");
+    let near = format!("; did you mean reports-nightly? To list the locks: {locks}");
     for verb in [&["locks", "break"][..], &["describe", "--lock"]] {
         let answer = leasehold(&stage, &[verb, &["reports-nihtly", &flag]].concat()).await;
         answer.expect(78, &[&missing("lock", "reports-nihtly"), &near]);
@@ -61,7 +61,7 @@ async fn an_unknown_name_is_reported_with_similar_names_and_the_command_that_lis
         ("reports", "did you mean reports-nightly? To"),
         ("zzz", "to"),
     ] {
-        let list = format!("); {near} list the names: {leases}, {locks}");
+        let list = format!("; {near} list the names: {leases}, {locks}");
         let answer = leasehold(&stage, &["describe", name, &flag]).await;
         answer.expect(78, &[&missing("lease or lock", name), &list]);
     }

@@ -116,7 +116,7 @@ async fn replicas_on_a_store_that_is_not_a_replica_set_are_compared() {
     let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), Arc::new(server));
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
-    let store = format!("standalone/{}.{}", stage.database(), stage.collection());
+    let store = format!("{}.{}, standalone", stage.database(), stage.collection());
     replicas(&[&a, &b], &["--expect", "2", "--wait", "1m"])
         .await
         .expect(0, &[&store, "ok: 2 replicas, one leader: a"]);

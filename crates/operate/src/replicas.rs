@@ -366,7 +366,7 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
         problem(
             format!(
                 "different stores, so the replicas do not exclude each other: {}",
-                joined(stores)
+                Vec::from_iter(stores).join("; ")
             ),
             "give all replicas one mongodb.uri, mongodb.database and mongodb.collection",
         );
@@ -435,8 +435,9 @@ fn joined(items: impl IntoIterator<Item = impl ToString>) -> String {
 
 impl ReplicaStore {
     fn name(&self, with_id: bool) -> String {
-        let deployment = self.set.as_ref().unwrap_or(&self.kind);
-        let name = format!("{deployment}/{}.{}", self.database, self.collection);
+        let set = self.set.as_ref().map(|set| format!("replica set {set}"));
+        let deployment = set.as_ref().unwrap_or(&self.kind);
+        let name = format!("{}.{}, {deployment}", self.database, self.collection);
         let id = self.set_id.as_deref().unwrap_or("not known");
         match with_id {
             true => format!("{name} (id of the set: {id})"),

@@ -21,12 +21,10 @@ pub(super) fn give<S: Selection>(connection: &ConnectionArgs<S>) {
     GIVEN.get_or_init(|| given(connection));
 }
 
-/// Names a collection and its replica set.
+/// Names a collection and its deployment.
 pub(crate) fn place(collection: &MongoCollection) -> String {
     let info = collection.info().unwrap_or_default();
-    let set = info.set.map(|set| format!(" ({set})"));
-    let (database, collection) = (info.database, info.collection);
-    format!("{database}.{collection}{}", set.unwrap_or_default())
+    super::render::place(&info)
 }
 
 /// Returns the error for an unknown name, with similar names and the commands that list the names.

@@ -64,8 +64,8 @@ fn one_leader_on_one_store_is_well() {
     };
     assert_eq!(
         round.text(),
-        "10.0.0.1:9402  orders-1  leader token 7  orders  rs0/leasehold.leases\n\
-         10.0.0.2:9402  orders-2  follower  orders  rs0/leasehold.leases\n\
+        "10.0.0.1:9402  orders-1  leader token 7  orders  leasehold.leases, replica set rs0\n\
+         10.0.0.2:9402  orders-2  follower  orders  leasehold.leases, replica set rs0\n\
          ok: 2 replicas, one leader: orders-1\n"
     );
 }
@@ -94,8 +94,8 @@ fn a_replica_with_two_addresses_is_one() {
     assert_eq!(
         lines,
         [
-            "10.0.0.1:1, [fd00::1]:1  orders-1  leader token 7  orders  rs0/leasehold.leases\n",
-            "10.0.0.2:1, [fd00::2]:1  orders-2  follower  orders  rs0/leasehold.leases\n",
+            "10.0.0.1:1, [fd00::1]:1  orders-1  leader token 7  orders  leasehold.leases, replica set rs0\n",
+            "10.0.0.2:1, [fd00::2]:1  orders-2  follower  orders  leasehold.leases, replica set rs0\n",
         ]
     );
 }
@@ -184,8 +184,8 @@ fn each_deviation_is_a_problem() {
         (
             with_ids(["6b08", "6b09"]),
             "different stores, so the replicas do not exclude each other: \
-             rs0/leasehold.leases (id of the set: 6b08), \
-             rs0/leasehold.leases (id of the set: 6b09)",
+             leasehold.leases, replica set rs0 (id of the set: 6b08); \
+             leasehold.leases, replica set rs0 (id of the set: 6b09)",
         ),
         (
             with(|state| state.leader = true),
@@ -209,7 +209,7 @@ fn each_deviation_is_a_problem() {
         ),
         (
             with(other_store),
-            "different stores, so the replicas do not exclude each other: rs0/leasehold.leases, rs1/leasehold.leases",
+            "different stores, so the replicas do not exclude each other: leasehold.leases, replica set rs0; leasehold.leases, replica set rs1",
         ),
     ] {
         assert_eq!(problems(&replicas, &args()), [problem]);
