@@ -61,6 +61,22 @@ fn a_release_only_binds_the_roles_of_the_enabled_features() {
     refused(&format!("{wrong}\n/leasehold/rights"));
 }
 
+/// The API server evaluates all conditions of a policy, but stops within an expression. With one
+/// condition, it asks an authorization webhook nothing about users whom the first parts exempt.
+#[test]
+fn each_policy_has_one_condition() {
+    let rendered = Objects::parse(&render_chart(&cluster_chart(), &[]).unwrap());
+    let policies: Vec<_> = rendered
+        .iter()
+        .filter(|object| object["kind"] == "ValidatingAdmissionPolicy")
+        .collect();
+    assert_eq!(policies.len(), 2);
+    for policy in policies {
+        let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 1, "{policy}");
+    }
+}
+
 /// A change of the value therefore restarts no pod.
 #[test]
 fn the_source_of_the_rights_does_not_change_the_pods() {

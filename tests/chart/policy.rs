@@ -139,32 +139,48 @@ fn if_two_releases_share_an_account_the_error_names_the_other_release() {
 fn a_token_that_is_not_bound_to_a_pod_changes_nothing() {
     run(async {
         for rights in RIGHTS {
-            let alone = "leasehold.kubernetes.demoteOthers=false";
-            let installed = Installed::new("minimal", &[rights, alone]).await;
-            let own = installed.pod("own").await;
-            let accounts: Api<ServiceAccount> = installed.kubernetes.objects(&installed.namespace);
-            let request = TokenRequest {
-                spec: TokenRequestSpec::default(),
-                ..TokenRequest::default()
-            };
-            let answer = accounts
-                .create_token_request("orders-leasehold", &PostParams::default(), &request)
-                .await
-                .unwrap();
-            let mut credentials = installed.kubernetes.credentials(&own).await;
-            let bound = installed.pods(installed.kubernetes.client_as(&credentials));
-            in_force(&bound, "own").await;
-            credentials.publish(&answer.status.unwrap().token);
-            let unbound = installed.pods(installed.kubernetes.client_as(&credentials));
-            let patch = labelled(&installed.label(), "leader");
-            let refused = patch_status(&unbound, "own", patch.clone(), false).await;
-            let refused = refused.unwrap_err();
-            assert_contains(&refused, "only the pod that its token is bound to");
-            installed.pod("other").await;
-            let refused = patch_status(&unbound, "other", patch, false).await;
-            assert!(refused.is_err());
+            for demotes in ["true", "false"] {
+                let demotion = format!("leasehold.kubernetes.demoteOthers={demotes}");
+                let installed = Installed::new("minimal", &[rights, &demotion]).await;
+                refuses_an_unbound_token(&installed).await;
+            }
         }
     });
+}
+
+async fn refuses_an_unbound_token(installed: &Installed) {
+    let own = installed.pod("own").await;
+    let accounts: Api<ServiceAccount> = installed.kubernetes.objects(&installed.namespace);
+    let request = TokenRequest {
+        spec: TokenRequestSpec::default(),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request("orders-leasehold", &PostParams::default(), &request)
+        .await
+        .unwrap();
+    let mut credentials = installed.kubernetes.credentials(&own).await;
+    let bound = installed.pods(installed.kubernetes.client_as(&credentials));
+    in_force(&bound, "own").await;
+    credentials.publish(&answer.status.unwrap().token);
+    let unbound = installed.pods(installed.kubernetes.client_as(&credentials));
+    let label = installed.label();
+    installed.pod("other").await;
+    let administrator = installed.pods(installed.kubernetes.client());
+    let led = patch_status(&administrator, "other", labelled(&label, "leader"), false).await;
+    led.unwrap();
+    for (pod, value) in [
+        ("own", "leader"),
+        ("other", "leader"),
+        ("other", "follower"),
+    ] {
+        let refused = patch_status(&unbound, pod, labelled(&label, value), false).await;
+        let refused = refused.unwrap_err();
+        assert!(
+            refused.contains("a sidecar changes only"),
+            "{pod} {value}: {refused}"
+        );
+    }
 }
 
 #[test]

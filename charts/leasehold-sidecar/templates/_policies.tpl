@@ -20,6 +20,9 @@ matchConstraints:
   expression: >-
     object.metadata.name in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
     object.metadata.uid in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([])
+# Is the token bound to any pod?
+- name: bound
+  expression: request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([]).size() > 0
 {{- end -}}
 
 {{- define "leasehold.changesNothingElse" -}}
@@ -51,21 +54,21 @@ matchConstraints:
 
 {{- define "leasehold.eventValidations" -}}
 - expression: >-
-    object.?regarding.?apiVersion.orValue('') == 'v1' && object.?regarding.?kind.orValue('') == 'Pod' &&
+    {{ with .unless }}{{ . }} || ({{ end }}object.?regarding.?apiVersion.orValue('') == 'v1' && object.?regarding.?kind.orValue('') == 'Pod' &&
     dyn(object).?regarding.?namespace.orValue('') == request.namespace &&
     object.?regarding.?name.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
     object.?regarding.?uid.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([]) &&
-    !has(object.related)
+    !has(object.related){{ if .unless }}){{ end }}
   message: a sidecar reports only on the pod that its token is bound to
-- expression: object.?reportingController.orValue('') == 'leasehold.dev/leasehold'
+- expression: {{ with .unless }}{{ . }} || ({{ end }}object.?reportingController.orValue('') == 'leasehold.dev/leasehold'{{ if .unless }}){{ end }}
   message: a sidecar reports only as leasehold.dev/leasehold
 - expression: >-
-    request.operation != 'CREATE' || (object.metadata.?labels.orValue({}).size() == 0 &&
+    {{ with .unless }}{{ . }} || ({{ end }}request.operation != 'CREATE' || (object.metadata.?labels.orValue({}).size() == 0 &&
     object.metadata.?annotations.orValue({}).size() == 0 && object.metadata.?finalizers.orValue([]).size() == 0 &&
-    object.metadata.?ownerReferences.orValue([]).size() == 0)
+    object.metadata.?ownerReferences.orValue([]).size() == 0){{ if .unless }}){{ end }}
   message: an Event of a sidecar has no label, annotation, finalizer or owner
 - expression: >-
-    request.operation == 'CREATE' || (object.metadata.?labels == oldObject.metadata.?labels &&
+    {{ with .unless }}{{ . }} || ({{ end }}request.operation == 'CREATE' || (object.metadata.?labels == oldObject.metadata.?labels &&
     object.metadata.?annotations == oldObject.metadata.?annotations &&
     object.metadata.?finalizers == oldObject.metadata.?finalizers &&
     object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences &&
@@ -75,6 +78,6 @@ matchConstraints:
     object.?type == oldObject.?type && object.?note == oldObject.?note &&
     object.?deprecatedCount == oldObject.?deprecatedCount &&
     object.?deprecatedFirstTimestamp == oldObject.?deprecatedFirstTimestamp &&
-    object.?deprecatedLastTimestamp == oldObject.?deprecatedLastTimestamp)
+    object.?deprecatedLastTimestamp == oldObject.?deprecatedLastTimestamp){{ if .unless }}){{ end }}
   message: a sidecar changes only the series of an Event
 {{- end -}}

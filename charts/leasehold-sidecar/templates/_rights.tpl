@@ -123,7 +123,7 @@ spec:
     {{- else }}
     {{- if .Values.leasehold.kubernetes.demoteOthers }}
     - expression: >-
-        variables.own || (variables.labelsBefore[?variables.label] == optional.of('leader') &&
+        variables.own || (variables.bound && variables.labelsBefore[?variables.label] == optional.of('leader') &&
         variables.labels[?variables.label] == optional.of('follower'))
       message: a sidecar changes only a label from leader to follower on other pods
     {{- else }}
@@ -162,7 +162,7 @@ leases.
 {{- $labels := include "leasehold.allLabels" . | fromJsonArray | join ", " -}}
 {{- if .Values.leasehold.kubernetes.demoteOthers }}
 - expression: >-
-    variables.own || (variables.ours.exists(key, variables.labelsBefore[?key] == optional.of('leader') &&
+    variables.own || (variables.bound && variables.ours.exists(key, variables.labelsBefore[?key] == optional.of('leader') &&
     variables.labels[?key] == optional.of('follower')) &&
     variables.ours.all(key, variables.labels[?key] == variables.labelsBefore[?key] ||
     (variables.labelsBefore[?key] == optional.of('leader') && variables.labels[?key] == optional.of('follower'))))
