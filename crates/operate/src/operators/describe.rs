@@ -132,7 +132,9 @@ impl LeaseDescription<'_> {
         fields.extend(self.holder());
         fields.push(("Token", lease.lease.token.to_string()));
         match &self.roll {
-            Some(Roll::Answered(present)) => fields.push(("Present", names(present))),
+            Some(Roll::Answered(present) | Roll::Earlier(present, _)) => {
+                fields.push(("Present", names(present)))
+            }
             Some(Roll::NotCalled(why)) => fields.push(("Present", format!("not asked: {why}"))),
             Some(Roll::Unclaimed(_)) | None => {}
         }

@@ -364,7 +364,8 @@ async fn table(session: &Session, listing: Listing, mut followed: Followed) -> i
         let observed = &followed.observed;
         calls.forget_led(observed);
         calls.call(observed);
-        let rows = listing.rows(observed, calls.answered(), clock::boot_now());
+        let now = clock::boot_now();
+        let rows = listing.rows(observed, &calls.aged(now), now);
         draw(
             session,
             listing,

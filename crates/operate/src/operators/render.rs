@@ -97,7 +97,10 @@ fn row(seen: &ObservedDocument, rolls: &Rolls, now: BootTime) -> Row {
             false => notes(lease, evidence, roll, now).join("; "),
         },
     ];
-    let is_unanswered = || matches!(roll, Some(Roll::Answered(present)) if present.is_empty());
+    let is_unanswered = || match roll {
+        Some(Roll::Answered(present) | Roll::Earlier(present, _)) => present.is_empty(),
+        _ => false,
+    };
     Row::new(cells).styled(match evidence.map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => Style::Dim,
         Some(Liveness::Expired | Liveness::Silent) => Style::Bad,

@@ -13,10 +13,10 @@ use super::observed::{Evidence, Observed, lease};
 use super::render::{short, unclaimed};
 use leasehold_cli::connecting;
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, ResourceName};
+use leasehold_core::election::{BootTime, Identity, ResourceName};
 use leasehold_mongodb::randomness::KernelRandomness;
-use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionId, CollectionEntry, Present};
+use leasehold_mongodb::store::{Failure, RetryPolicy};
 
 /// Time for candidates to answer. Candidates with a change stream answer within milliseconds;
 /// others poll, by default each second.
@@ -29,10 +29,16 @@ const READ_AFTER: Duration = Duration::from_millis(50);
 pub(super) const CALLS_MAX: usize = 16;
 /// Interval between roll calls of a lease in a live table.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// Time before a failed roll call is repeated, if another attempt may succeed.
+const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Minimum age that a live table shows for an answer.
+const AGE_SHOWN_FROM: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Roll {
     Answered(Vec<Present>),
+    /// Answers of this age.
+    Earlier(Vec<Present>, Duration),
     /// Contains the reason why the candidates were not asked.
     NotCalled(String),
     /// The candidates were not asked: the lease has been free for this time, and a running
@@ -58,6 +64,10 @@ impl Roll {
             Self::Unclaimed(free) => {
                 format!("free for {}; no candidate acquires it", short(*free))
             }
+            Self::Earlier(present, age) => {
+                let answered = Self::Answered(present.clone()).words();
+                format!("{answered} ({} ago)", short(*age))
+            }
             Self::Answered(present) => match present.as_slice() {
                 [] => "no candidate answers".to_owned(),
                 [_] => format!("1 candidate answers: {}", names(present)),
@@ -66,11 +76,18 @@ impl Roll {
         }
     }
 
+    fn aged(self, age: Duration) -> Self {
+        match self {
+            Self::Answered(present) if age >= AGE_SHOWN_FROM => Self::Earlier(present, age),
+            other => other,
+        }
+    }
+
     /// Returns the reason why the candidates were not asked, if MongoDB refused the roll call.
     pub(super) fn refused(&self) -> Option<String> {
         match self {
             Self::NotCalled(why) => Some(why.clone()),
-            Self::Answered(_) | Self::Unclaimed(_) => None,
+            Self::Answered(_) | Self::Earlier(..) | Self::Unclaimed(_) => None,
         }
     }
 
@@ -83,7 +100,7 @@ impl Roll {
             })
         };
         match self {
-            Self::Answered(present) => {
+            Self::Answered(present) | Self::Earlier(present, _) => {
                 object["candidates"] = present.iter().map(candidate).collect();
             }
             Self::NotCalled(why) => object["candidates_not_asked"] = why.as_str().into(),
@@ -205,11 +222,21 @@ pub(super) async fn roll_with(
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct LastCall {
     at: BootTime,
+    again_at: BootTime,
     /// True if the holder already seemed to be gone.
     was_silent: bool,
+    standby: Option<Identity>,
+}
+
+impl LastCall {
+    /// Returns true if the answers still describe a lease with this holder and standby.
+    fn is_recent(&self, now: BootTime, is_silent: bool, standby: Option<&Identity>) -> bool {
+        let has_changed = is_silent && !self.was_silent || self.standby.as_ref() != standby;
+        now < self.again_at && !has_changed
+    }
 }
 
 /// The roll calls for a list of leases: one roll call for each lease without a renewing holder.
@@ -220,8 +247,10 @@ pub(super) struct RollCalls {
     /// Number of roll calls that may still be made.
     left: usize,
     called: BTreeMap<String, LastCall>,
-    calls: JoinSet<(String, Roll)>,
+    /// Each result has the time of its end, and is true if another attempt may succeed.
+    calls: JoinSet<(String, Roll, BootTime, bool)>,
     rolls: Rolls,
+    answered_at: BTreeMap<String, BootTime>,
 }
 
 impl RollCalls {
@@ -234,6 +263,7 @@ impl RollCalls {
             called: BTreeMap::new(),
             calls: JoinSet::new(),
             rolls: Rolls::new(),
+            answered_at: BTreeMap::new(),
         }
     }
 
@@ -251,13 +281,13 @@ impl RollCalls {
         let (unled, known) = self.unled(observed);
         self.rolls.extend(known);
         for name in unled {
-            let evidence = observed.get(name).and_then(|seen| seen.evidence(now));
+            let seen = observed.get(name);
+            let evidence = seen.and_then(|seen| seen.evidence(now));
             let is_silent = evidence.as_ref().is_some_and(Evidence::is_silent);
-            let is_recent = |last: &LastCall| {
-                now.since(last.at) < CALLED_AGAIN_AFTER && (last.was_silent || !is_silent)
-            };
+            let standby = seen.and_then(|seen| lease(&seen.entry)?.standby.clone());
+            let is_recent = |last: &LastCall| last.is_recent(now, is_silent, standby.as_ref());
             // A document with an invalid name has no candidates.
-            let Ok(lease) = ResourceName::new(name) else {
+            let Ok(asked) = ResourceName::new(name) else {
                 continue;
             };
             if self.called.get(name).is_some_and(is_recent) {
@@ -272,13 +302,21 @@ impl RollCalls {
             self.left -= 1;
             let call = LastCall {
                 at: now,
+                again_at: now + CALLED_AGAIN_AFTER,
                 was_silent: is_silent,
+                standby,
             };
             self.called.insert(name.to_owned(), call);
             let (session, within) = (self.session.clone(), self.within);
             let answered = async move {
-                let roll = roll(&session, &lease, within).await;
-                (lease.to_string(), roll)
+                let (roll, retries) = match candidates(&session, &asked, within, |_| false).await {
+                    Ok(present) => (Roll::Answered(present), true),
+                    Err(failure) => {
+                        let retries = failure.retry != RetryPolicy::Reconfigure;
+                        (Roll::NotCalled(failure.to_string()), retries)
+                    }
+                };
+                (asked.to_string(), roll, clock::boot_now(), retries)
             };
             self.calls.spawn(answered);
         }
@@ -319,17 +357,36 @@ impl RollCalls {
     /// Waits for the next answer. Never returns if no roll call is under way.
     pub(super) async fn next(&mut self) {
         match self.calls.join_next().await {
-            Some(Ok((name, roll))) => drop(self.rolls.insert(name, roll)),
+            Some(Ok((name, roll, at, retries))) => self.put(name, roll, at, retries),
             Some(Err(_)) => {}
             None => std::future::pending().await,
         }
     }
 
     pub(super) fn answered(&mut self) -> &Rolls {
-        while let Some(Ok((name, roll))) = self.calls.try_join_next() {
-            self.rolls.insert(name, roll);
+        while let Some(Ok((name, roll, at, retries))) = self.calls.try_join_next() {
+            self.put(name, roll, at, retries);
         }
         &self.rolls
+    }
+
+    fn put(&mut self, name: String, roll: Roll, at: BootTime, retries: bool) {
+        let failed = matches!(roll, Roll::NotCalled(_)) && retries;
+        if let Some(last) = self.called.get_mut(&name).filter(|_| failed) {
+            last.again_at = at + FAILED_AGAIN_AFTER;
+        }
+        self.answered_at.insert(name.clone(), at);
+        self.rolls.insert(name, roll);
+    }
+
+    /// Returns the answers, with the ages of earlier answers.
+    pub(super) fn aged(&mut self, now: BootTime) -> Rolls {
+        self.answered();
+        let aged = self.rolls.iter().map(|(name, roll)| {
+            let at = self.answered_at.get(name).copied().unwrap_or(now);
+            (name.clone(), roll.clone().aged(now.since(at)))
+        });
+        aged.collect()
     }
 
     /// Returns when the newest roll call counts as not answered; `None` before the first.
@@ -355,6 +412,29 @@ impl RollCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn candidates_are_asked_again_after_a_change_and_old_answers_show_their_age() {
+        let at = |seconds: u64| BootTime::from_nanos(seconds * 1_000_000_000);
+        let standby = |name| Identity::new(name).expect("an identity");
+        let last = LastCall {
+            at: at(100),
+            again_at: at(130),
+            was_silent: false,
+            standby: Some(standby("b")),
+        };
+        assert!(last.is_recent(at(129), false, Some(&standby("b"))));
+        assert!(!last.is_recent(at(130), false, Some(&standby("b"))));
+        assert!(!last.is_recent(at(101), true, Some(&standby("b"))));
+        assert!(!last.is_recent(at(101), false, Some(&standby("c"))));
+        assert!(!last.is_recent(at(101), false, None));
+        let words = |seconds| {
+            let aged = Roll::Answered(Vec::new()).aged(Duration::from_secs(seconds));
+            aged.words()
+        };
+        assert_eq!(words(1), "no candidate answers");
+        assert_eq!(words(12), "no candidate answers (12s ago)");
+    }
 
     #[tokio::test]
     async fn an_outage_during_a_roll_call_is_not_the_silence_of_the_candidates() {

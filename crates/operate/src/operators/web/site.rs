@@ -277,7 +277,7 @@ impl Shared {
         }
         let (code, result) = match &roll {
             Roll::Answered(present) if present.is_empty() => (StatusCode::OK, "unanswered"),
-            Roll::Answered(_) => (StatusCode::OK, "done"),
+            Roll::Answered(_) | Roll::Earlier(..) => (StatusCode::OK, "done"),
             Roll::NotCalled(_) | Roll::Unclaimed(_) => (StatusCode::BAD_GATEWAY, "failed"),
         };
         json(code, &json!({ "result": result, "message": roll.words() }))
