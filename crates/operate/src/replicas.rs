@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::asking::ANSWER_MAX;
+use self::asking::{ANSWER_MAX, EXAMPLES, host_and_port};
 pub(crate) use self::asking::{NoStatus, status_of};
 use crate::operators::render::{or_dash, short};
 use crate::table::counted;
@@ -33,8 +33,6 @@ const RESOLVE_MAX: Duration = Duration::from_secs(7);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum of `--wait`. A rollout that takes longer than an hour counts as failed.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
-
-const EXAMPLES: &str = "such as orders-headless:9402 or [::1]:9402";
 
 /// Version of the JSON output, which changes only if the meaning of a field changes.
 const SCHEMA: u32 = 1;
@@ -116,22 +114,6 @@ impl ReplicasArgs {
 fn name_or_address(text: &str) -> Result<String, String> {
     let is_name = ResourceName::new(text).is_ok();
     host_and_port(text).or_else(|error| is_name.then(|| text.to_owned()).ok_or(error))
-}
-
-fn host_and_port(text: &str) -> Result<String, String> {
-    let text = text.strip_prefix("http://").unwrap_or(text);
-    let (text, _) = text.split_once('/').unwrap_or((text, ""));
-    let split = text.rsplit_once(':');
-    let valid = split.is_some_and(|(host, port)| {
-        let bracketed = host.starts_with('[') && host.ends_with(']');
-        !host.is_empty()
-            && (bracketed || !host.contains(':'))
-            && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
-    match valid {
-        true => Ok(text.to_owned()),
-        false => Err(format!("expected HOST:PORT, {EXAMPLES}")),
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

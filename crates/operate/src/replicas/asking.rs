@@ -57,3 +57,23 @@ async fn get_status(address: SocketAddr) -> io::Result<String> {
     stream.read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
+
+/// Examples of addresses, for errors.
+pub(super) const EXAMPLES: &str = "such as orders-headless:9402 or [::1]:9402";
+
+/// Parses an address. `http://` and a path are dropped.
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    let (text, _) = text.split_once('/').unwrap_or((text, ""));
+    let split = text.rsplit_once(':');
+    let valid = split.is_some_and(|(host, port)| {
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty()
+            && (bracketed || !host.contains(':'))
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    match valid {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected HOST:PORT, {EXAMPLES}")),
+    }
+}
