@@ -18,10 +18,15 @@ pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {
     tokio::time::sleep(UNANSWERED_MAX).await;
-    match servers(uri).filter(|_| !has_answered()) {
-        Some(servers) => servers,
-        None => std::future::pending().await,
+    if !has_answered() {
+        let uri = uri.clone();
+        // The disk of the file may hang, so another thread reads the file.
+        let read = tokio::task::spawn_blocking(move || servers(&uri)).await;
+        if let Some(servers) = read.ok().flatten().filter(|_| !has_answered()) {
+            return servers;
+        }
     }
+    std::future::pending().await
 }
 
 /// Returns the servers of a connection string; `None` if the string is invalid.
