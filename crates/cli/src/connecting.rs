@@ -16,6 +16,10 @@ use leasehold_mongodb::uri::ConnectionUri;
 pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a short read, and only without an answer"
+)]
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {
     tokio::time::sleep(UNANSWERED_MAX).await;
     if !has_answered() {
