@@ -97,6 +97,9 @@ fn the_runbook_for_a_lease_without_a_leader_shows_real_outputs() {
         let pod = |identity| runbook.pod(identity).timings(DaemonTimings::DEFAULT);
         let one = pod("pod-1").leading(LONG).await;
         let two = pod("pod-2").following("pod-1", LONG).await;
+        // The leader names the standby in a later renewal.
+        let describe = ["describe", "orders"];
+        runbook.shows(&describe, "Standby:   pod-2").await;
         two.kill();
         one.kill();
         tokio::time::sleep(DaemonTimings::DEFAULT.lease_duration).await;
