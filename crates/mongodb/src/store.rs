@@ -11,8 +11,12 @@ pub use self::deployment::{DeploymentId, KnownHome};
 pub use self::kind::StoreKind;
 pub use self::mongo::FailoverSettings;
 
+use tokio::sync::watch;
+
 use leasehold_clock::duration::shown;
-use leasehold_core::election::{ForeignDocument, Found, Operation, Outcome, Timings, Token, Watch};
+use leasehold_core::election::{
+    ForeignDocument, Found, Operation, Outcome, Status, Timings, Watch,
+};
 
 /// Keeps one lease.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -32,8 +36,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
 
-    /// Answers the newest roll call; `leads_with` is the token of a leader with authority.
-    fn answer_roll_call(&self, leads_with: Option<Token>);
+    /// Answers the newest roll call, with the candidate's status when the answer is sent. An earlier
+    /// answer may delay this one, and the candidate may lose its authority meanwhile.
+    fn answer_roll_call(&self, status: watch::Receiver<Status>);
 }
 
 /// The result of an operation.

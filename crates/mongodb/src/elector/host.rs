@@ -7,7 +7,6 @@ use tokio::sync::{oneshot, watch};
 use crate::calls::AnsweredCall;
 use crate::event_loop::{CallsInFlight, Host, state_machine};
 use crate::store::{Store, StoreEvent};
-use leasehold_clock::boot_now;
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Found, Input, Notice, Order, Outcome, Randomness,
     Status, Token, Transition, Watch,
@@ -117,9 +116,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
             StoreEvent::PrimaryChanged => Some(Input::PrimaryChanged),
             StoreEvent::Watch(watch) => Some(Input::Watch(watch)),
             StoreEvent::RollCalled => {
-                let authority = self.status.borrow().at(boot_now()).authority;
-                let leads_with = authority.map(|authority| authority.token);
-                self.store.answer_roll_call(leads_with);
+                self.store.answer_roll_call(self.status.clone());
                 None
             }
             _ => None,

@@ -39,7 +39,7 @@ pub(crate) use self::document::token;
 use self::hints::Hints;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
-use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Timings, Token};
+use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Status, Timings};
 
 /// A lease in a MongoDB collection.
 #[derive(Debug, Clone)]
@@ -59,8 +59,8 @@ struct LeaseInner {
     /// The last invalid request that was reported, as text because a NaN never equals itself.
     ignored_request: Mutex<Option<String>>,
     roll_call: watch::Sender<Option<RollCallId>>,
-    /// The roll call that is to be answered, and the token of a leader.
-    answer: watch::Sender<Option<(RollCallId, Option<Token>)>>,
+    /// The roll call that is to be answered, and the candidate's status.
+    answer: watch::Sender<Option<(RollCallId, watch::Receiver<Status>)>>,
     /// The workload's health, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
 }
@@ -188,9 +188,10 @@ impl Store for MongoStore {
         *lock(&self.shared.healthy) = Some(healthy);
     }
 
-    fn answer_roll_call(&self, leads_with: Option<Token>) {
+    fn answer_roll_call(&self, status: watch::Receiver<Status>) {
         let called = *self.shared.roll_call.borrow();
-        publish(&self.shared.answer, called.map(|call| (call, leads_with)));
+        let answer = called.map(|call| (call, status));
+        self.shared.answer.send_replace(answer);
     }
 }
 
@@ -234,10 +235,12 @@ impl LeaseInner {
         let mut newest = self.answer.subscribe();
         newest.mark_changed();
         while newest.changed().await.is_ok() {
-            let answer = *newest.borrow_and_update();
-            let Some((call, leads_with)) = answer else {
+            let answer = newest.borrow_and_update().clone();
+            let Some((call, status)) = answer else {
                 continue;
             };
+            let authority = status.borrow().at(leasehold_clock::boot_now()).authority;
+            let leads_with = authority.map(|authority| authority.token);
             let healthy = *lock(&self.healthy);
             let (filter, update) = roll_call::answer(name, call, identity, healthy, leads_with);
             let projection = roll_call::projection();
