@@ -38,6 +38,7 @@ fn full_scrape() -> Metrics {
             identity: Identity::new("other").unwrap(),
             token: Token::ZERO,
             until: boot_now() + std::time::Duration::from_secs(3600),
+            unconfirmed: false,
         }),
         ..Status::initial(Session::from_bytes([1; 16]), boot_now())
     };

@@ -60,6 +60,7 @@ fn cases(place: &Path) -> Vec<Case> {
             identity: who(None).identity,
             token,
             until,
+            unconfirmed: false,
         }),
         ..Status::initial(Session::from_bytes([1; 16]), now.boot)
     };

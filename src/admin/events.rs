@@ -245,6 +245,7 @@ mod tests {
                 identity: who("other").identity,
                 token: token(8),
                 until: at(30),
+                unconfirmed: false,
             }),
             ..status(Role::Follower)
         };

@@ -239,6 +239,7 @@ mod tests {
                 identity: who("a").identity,
                 token: token(7),
                 until: at(9),
+                unconfirmed: false,
             }),
             ..leading(7, at(5))
         };

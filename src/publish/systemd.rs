@@ -124,8 +124,12 @@ fn describe(status: &Status, lease: &ResourceName, me: &Identity, now: BootTime)
         return format!("leader of {lease}, token {}", authority.token);
     }
     let role = status.at(now).role;
+    let unconfirmed = status.holder.as_ref().is_some_and(|h| h.unconfirmed);
     match (role, leader_name_at(status, me, now)) {
-        (Role::Follower | Role::Leader, Some(name)) => format!("follower of {lease}, {name} leads"),
+        (Role::Follower | Role::Leader, Some(name)) => match unconfirmed {
+            true => format!("follower of {lease}, last recorded holder {name}"),
+            false => format!("follower of {lease}, {name} leads"),
+        },
         (Role::Follower | Role::Leader, None) => format!("follower of {lease}, no leader"),
         (Role::Paused, _) => format!("{lease} is paused, no leader"),
         (Role::Stopping, _) => format!("stepping down from {lease}"),
@@ -229,15 +233,20 @@ mod tests {
         assert_eq!(line(Role::Paused), "orders is paused, no leader");
         assert_eq!(line(Role::Stopping), "stepping down from orders");
         assert_eq!(line(Role::Unknown), "waiting for MongoDB (lease orders)");
-        let follower = Status {
-            holder: Some(HolderView {
-                identity: Identity::new("other").unwrap(),
-                token: token(8),
-                until: at(5),
-            }),
-            ..status(Role::Follower)
-        };
-        let line = describe(&follower, &lease, &me, at(1));
-        assert_eq!(line, "follower of orders, other leads");
+        for (unconfirmed, expected) in [
+            (false, "follower of orders, other leads"),
+            (true, "follower of orders, last recorded holder other"),
+        ] {
+            let follower = Status {
+                holder: Some(HolderView {
+                    identity: Identity::new("other").unwrap(),
+                    token: token(8),
+                    until: at(5),
+                    unconfirmed,
+                }),
+                ..status(Role::Follower)
+            };
+            assert_eq!(describe(&follower, &lease, &me, at(1)), expected);
+        }
     }
 }

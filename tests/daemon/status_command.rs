@@ -75,6 +75,37 @@ async fn i4_the_exit_code_of_status_is_correct_even_after_a_kill() {
 }
 
 #[tokio::test]
+async fn a_follower_that_starts_after_the_leader_died_does_not_call_it_the_leader() {
+    let contest = Contest::new("died-before").await;
+    let timings = DaemonTimings::DEFAULT;
+    let leader = contest.candidate_at("a", timings).leading(LONG).await;
+    leader.kill();
+    let late = contest
+        .candidate_at("b", timings)
+        .following("a", LONG)
+        .await;
+    late.wait_logged("\"recorded holder\"", LONG).await;
+    assert!(!late.logs().contains("new leader"), "{}", late.logs());
+    assert_eq!(late.status()["holder"]["unconfirmed"], true);
+    let answer = status(late.status_directory());
+    let holder = "holder     a (token 1), last recorded, not seen to renew yet\n";
+    assert!(answer.stdout.contains(holder), "{answer:?}");
+
+    let renewing = Contest::new("renewing").await;
+    let timings = DaemonTimings::SHORT;
+    let _leader = renewing.candidate_at("a", timings).leading(LONG).await;
+    let late = renewing
+        .candidate_at("b", timings)
+        .following("a", LONG)
+        .await;
+    late.wait_logged("\"new leader\"", LONG).await;
+    eventually("the holder is confirmed", async || {
+        late.status()["holder"]["unconfirmed"].is_null()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn status_finds_a_daemon_by_its_lease() {
     let contest = Contest::new("found-by-lease").await;
     let files = Files::new();

@@ -67,6 +67,7 @@ fn held_by(identity: &str, left: Duration) -> Option<HolderView> {
         identity: Identity::new(identity).unwrap(),
         token: token(7),
         until: boot_now() + left,
+        unconfirmed: false,
     })
 }
 

@@ -19,6 +19,7 @@ fn leader(left: Duration) -> Status {
             identity: who("me").identity,
             token: fixture::token(7),
             until,
+            unconfirmed: false,
         }),
         renewed_at: Some(boot_now()),
         ..fixture::leader(7, until)

@@ -146,10 +146,14 @@ fn missing(directory: &Path, lease: Option<&str>) -> String {
         let known: BTreeSet<_> = known.collect();
         did_you_mean(lease, &known.into_iter().collect::<Vec<_>>())
     });
-    format!(
-        "{looked} does not exist; no daemon of this lease runs here, or its --directory differs{}",
-        near.unwrap_or_default()
-    )
+    let tip = near.unwrap_or_else(|| {
+        let start = "; to fix: start leasehold run, or pass the daemon's --directory";
+        match lease {
+            Some(lease) => format!("{start}; to ask MongoDB: leasehold describe {lease}"),
+            None => start.to_owned(),
+        }
+    });
+    format!("no daemon of this lease runs here: {looked} does not exist{tip}")
 }
 
 /// Returns the directories with a status file below these parents, in alphabetical order.
@@ -302,7 +306,13 @@ fn line(judgement: &Judgement) -> String {
         }
         Some(holder) => {
             let (identity, token) = (&holder.identity, holder.token);
-            format!("{lease}: {role}, {identity} leads with token {token}")
+            match holder.unconfirmed {
+                true => format!(
+                    "{lease}: {role}, last recorded holder: {identity} with token {token} (not \
+                     seen to renew yet)"
+                ),
+                false => format!("{lease}: {role}, {identity} leads with token {token}"),
+            }
         }
         None if not_read(document) => format!("{lease}: {role}, the leader is not known"),
         None => {
@@ -321,7 +331,13 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     let explanation = judgement.explanation().map(|why| format!(": {why}"));
     let explanation = explanation.unwrap_or_default();
     let holder = match &document.holder {
-        Some(h) if judgement.is_fresh() => format!("{} (token {})", h.identity, h.token),
+        Some(h) if judgement.is_fresh() => {
+            let unconfirmed = match h.unconfirmed {
+                true => ", last recorded, not seen to renew yet",
+                false => "",
+            };
+            format!("{} (token {}){unconfirmed}", h.identity, h.token)
+        }
         Some(_) => "no longer known".to_owned(),
         None if judgement.is_fresh() && !not_read(document) => "nobody".to_owned(),
         None => "not known".to_owned(),

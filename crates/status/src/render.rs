@@ -131,6 +131,9 @@ pub struct DocumentHolder {
     pub identity: String,
     /// The holder's fencing token.
     pub token: i64,
+    /// True until this candidate has seen the holder write, because the holder may have died earlier.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unconfirmed: bool,
 }
 
 /// Returns the candidate's authority at `now` if its role is leader.
@@ -195,6 +198,7 @@ impl StatusDocument {
             holder: status.holder.map(|h| DocumentHolder {
                 identity: h.identity.to_string(),
                 token: h.token.get(),
+                unconfirmed: h.unconfirmed,
             }),
             transitions: status.transitions,
             since: clocks.date(status.since),
@@ -272,6 +276,7 @@ mod tests {
                 identity: who().identity,
                 token: fixture::token(7),
                 until,
+                unconfirmed: false,
             }),
             transitions: 3,
             since: at(90),

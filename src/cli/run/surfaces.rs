@@ -13,7 +13,8 @@ use super::store_errors::StoreErrors;
 use crate::calls::AnsweredCall;
 use crate::clock;
 use crate::election::{
-    BootTime, Claim, Notice, Order, OrderKind, ResourceName, Status, Token, Transition, Watch,
+    BootTime, Claim, HolderView, Notice, Order, OrderKind, ResourceName, Status, Token, Transition,
+    Watch,
 };
 use crate::elector::Surfaces;
 use crate::publish::file::StatusFileHandle;
@@ -136,6 +137,8 @@ impl Surfaces for DaemonSurfaces {
 pub(super) struct StatusFollower {
     lease: ResourceName,
     files: Arc<StatusFileHandle>,
+    /// Token of the holder that the first read showed, which may have died before.
+    recorded_token: Token,
     highest_leader_token: Token,
     last: Option<Status>,
     at_terminal: bool,
@@ -150,6 +153,7 @@ impl StatusFollower {
         Self {
             lease,
             files,
+            recorded_token: Token::ZERO,
             highest_leader_token: Token::ZERO,
             last: None,
             at_terminal,
@@ -157,15 +161,15 @@ impl StatusFollower {
     }
 
     pub(super) fn changed(&mut self, status: &Status, now: BootTime) {
-        if let Some(holder) = &status.holder
-            && holder.token > self.highest_leader_token
-        {
-            self.highest_leader_token = holder.token;
-            if status.authority.is_none() {
-                let (holder, token) = (&holder.identity, holder.token.get());
-                match self.at_terminal {
-                    true => info!(lease = %self.lease, "new leader: {holder} (token {token})"),
-                    false => info!(lease = %self.lease, %holder, token, "new leader"),
+        if let Some(holder) = &status.holder {
+            let known = match holder.unconfirmed {
+                true => &mut self.recorded_token,
+                false => &mut self.highest_leader_token,
+            };
+            if holder.token > *known {
+                *known = holder.token;
+                if status.authority.is_none() {
+                    self.log(holder);
                 }
             }
         }
@@ -174,6 +178,18 @@ impl StatusFollower {
         let before = self.last.replace(status.clone());
         if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();
+        }
+    }
+
+    fn log(&self, holder: &HolderView) {
+        let what = match holder.unconfirmed {
+            true => "recorded holder",
+            false => "new leader",
+        };
+        let (holder, token) = (&holder.identity, holder.token.get());
+        match self.at_terminal {
+            true => info!(lease = %self.lease, "{what}: {holder} (token {token})"),
+            false => info!(lease = %self.lease, %holder, token, "{what}"),
         }
     }
 }

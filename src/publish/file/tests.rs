@@ -29,6 +29,7 @@ fn follower_of(identity: &str) -> Status {
             identity: Identity::new(identity).expect("an identity"),
             token: token(7),
             until: boot_now() + Duration::from_secs(60),
+            unconfirmed: false,
         }),
         ..follower()
     }
@@ -150,6 +151,7 @@ fn unchanged_files_are_rewritten_only_at_the_refresh() {
             identity: Identity::new("other").unwrap(),
             token: token(4),
             until: boot_now() + Duration::from_secs(seconds),
+            unconfirmed: false,
         }),
         ..follower()
     };

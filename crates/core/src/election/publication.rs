@@ -24,11 +24,16 @@ pub(super) struct DirectoryRecord {
 }
 
 impl Hash for Publication {
-    /// Omits the published reason: no decision depends on this reason, and the model would otherwise
-    /// explore more states.
+    /// Omits the published reason and `unconfirmed`: no decision depends on these fields, and the
+    /// model would otherwise explore more states.
     fn hash<H: Hasher>(&self, state: &mut H) {
+        let holder = self.status.holder.clone();
         let status = Status {
             reason: self.reason,
+            holder: holder.map(|holder| HolderView {
+                unconfirmed: false,
+                ..holder
+            }),
             ..self.status.clone()
         };
         status.hash(state);
@@ -108,7 +113,7 @@ impl Publication {
         let stepping_down = state.tenure().filter(|_| authority.is_none());
         self.status.stepping_down = stepping_down.map(|tenure| tenure.token);
         self.status.unnoticed = contender.workload().draining(now);
-        self.status.holder = holder_view(authority, contender, now);
+        self.status.holder = self.holder_view(authority, contender, now);
         self.status.session = contender.me().session;
         self.status.token_highest = contender.view().marks.token_highest;
         if let Some(tenure) = state.leading() {
@@ -145,6 +150,38 @@ impl Publication {
         let lease_duration = contender.me().timings().lease_duration();
         let answers_until = contender.reads().answers_until;
         answers_until.is_some_and(|until| until > self.status.since + lease_duration)
+    }
+
+    /// Returns the presumed leader. This candidate is the leader only while it has authority.
+    fn holder_view(
+        &self,
+        authority: Option<Authority>,
+        contender: &Contender,
+        now: BootTime,
+    ) -> Option<HolderView> {
+        let (me, view) = (contender.me(), contender.view());
+        if let Some(authority) = authority {
+            return Some(HolderView {
+                identity: me.identity.clone(),
+                token: authority.token,
+                until: authority.valid_until,
+                unconfirmed: false,
+            });
+        }
+        let lease = view.lease()?;
+        let holder = lease.holder.as_ref();
+        let holder = holder.filter(|holder| holder.identity != me.identity)?;
+        let until = view.seen + holder.lease_duration.duration();
+        let unconfirmed = match &self.status.holder {
+            Some(before) => before.unconfirmed && before.until == until,
+            None => self.status.store == StoreAnswer::None,
+        };
+        (until > now).then(|| HolderView {
+            identity: holder.identity.clone(),
+            token: lease.token,
+            until,
+            unconfirmed,
+        })
     }
 
     fn role(&self, contender: &Contender, state: &CandidateState, now: BootTime) -> Role {
@@ -195,29 +232,4 @@ impl DirectoryRecord {
             view.marks.token_highest > self.token || view.marks.lease_longest > self.lease_longest;
         newer.then(|| self.set(self.claim, view))
     }
-}
-
-/// Returns the presumed leader. This candidate is the leader only while it has authority.
-fn holder_view(
-    authority: Option<Authority>,
-    contender: &Contender,
-    now: BootTime,
-) -> Option<HolderView> {
-    let (me, view) = (contender.me(), contender.view());
-    if let Some(authority) = authority {
-        return Some(HolderView {
-            identity: me.identity.clone(),
-            token: authority.token,
-            until: authority.valid_until,
-        });
-    }
-    let lease = view.lease()?;
-    let holder = lease.holder.as_ref();
-    let holder = holder.filter(|holder| holder.identity != me.identity)?;
-    let until = view.seen + holder.lease_duration.duration();
-    (until > now).then(|| HolderView {
-        identity: holder.identity.clone(),
-        token: lease.token,
-        until,
-    })
 }

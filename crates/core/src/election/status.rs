@@ -73,6 +73,8 @@ pub struct HolderView {
     pub token: Token,
     /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
     pub until: BootTime,
+    /// True until this candidate has seen the holder write: the holder may have died earlier.
+    pub unconfirmed: bool,
 }
 
 /// The answers of the store since the start.
@@ -171,6 +173,7 @@ mod tests {
                 identity,
                 token,
                 until: valid_until,
+                unconfirmed: false,
             }),
             ..Status::initial(Session::from_bytes([1; 16]), BootTime::default())
         }

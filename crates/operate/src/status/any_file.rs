@@ -34,6 +34,7 @@ fn status() -> impl Strategy<Value = Status> {
                     identity,
                     token,
                     until: BootTime::from_nanos(held),
+                    unconfirmed: false,
                 }),
                 since: BootTime::from_nanos(since),
                 reason: Some(Reason::Renewed),

@@ -19,6 +19,7 @@ fn document(role: &str, until: Option<u64>) -> StatusDocument {
         holder: Some(DocumentHolder {
             identity: "me".to_owned(),
             token: 7,
+            unconfirmed: false,
         }),
         transitions: 3,
         since: "1970-01-01T00:00:10.000Z".to_owned(),
@@ -202,8 +203,18 @@ fn a_line_of_watch_does_not_change_with_a_renewal() {
     assert!(
         at(&first, 1_000).starts_with("orders: not leader, the daemon was killed or is frozen")
     );
-    let follower = document("follower", None);
+    let mut follower = document("follower", None);
     assert_eq!(at(&follower, 1), "orders: follower, me leads with token 7");
+    // The holder may have died before the daemon started.
+    follower.holder.as_mut().unwrap().unconfirmed = true;
+    let recorded =
+        "orders: follower, last recorded holder: me with token 7 (not seen to renew yet)";
+    assert_eq!(at(&follower, 1), recorded);
+    let now = BootTime::from_nanos(1);
+    let judgement = judge(&follower.to_json(), None, Some("b1"), None, now);
+    let text = to_text(&judgement, now, UNIX_EPOCH);
+    let holder = "holder     me (token 7), last recorded, not seen to renew yet\n";
+    assert!(text.contains(holder), "{text}");
 }
 
 #[test]
@@ -237,14 +248,22 @@ fn an_unknown_lease_is_reported_with_similar_names() {
     for lease in ["alpha-1", "alpha-2"] {
         fs::write(place.path().join(lease).join(JSON_FILE), "").expect("written");
     }
-    let near = "its --directory differs; did you mean alpha-1 or alpha-2?";
+    let near = "does not exist; did you mean alpha-1 or alpha-2?";
     let (by_name, by_parent) = (place.path().join("alhpa-1"), place.path());
     for directory in [&by_name, by_parent] {
         let text = missing(directory, Some("alhpa-1"));
         assert!(text.ends_with(near), "{text}");
     }
     let text = missing(&place.path().join("stoped"), Some("stoped"));
-    assert!(text.ends_with("differs"), "{text}");
+    let path = place.path().join("stoped").join(JSON_FILE);
+    let expected = format!(
+        "no daemon of this lease runs here: {} does not exist; to fix: start leasehold run, or \
+         pass the daemon's --directory; to ask MongoDB: leasehold describe stoped",
+        path.display()
+    );
+    assert_eq!(text, expected);
+    let text = missing(place.path(), None);
+    assert!(text.ends_with("pass the daemon's --directory"), "{text}");
 }
 
 #[test]

@@ -9,18 +9,43 @@ fn a_until(until: BootTime) -> HolderView {
         identity: identity("a"),
         token: token(1),
         until,
+        unconfirmed: false,
     }
 }
 
 #[test]
 fn a_follower_names_the_holder_until_it_would_call_it_expired() {
     let (mut b, _) = follower_of_vanished();
-    let holder = a_until(at(24));
+    let holder = HolderView {
+        unconfirmed: true,
+        ..a_until(at(24))
+    };
     assert_eq!(b.election.status().holder, Some(holder.clone()));
     b.tick(at(24) - millis(1));
     assert_eq!(b.election.status().holder, Some(holder));
     b.tick(at(24));
     assert_eq!(b.election.status().holder, None);
+}
+
+#[test]
+fn a_follower_confirms_a_holder_that_writes() {
+    let (mut a, mut b, mut stored) = leader_and_follower();
+    b.reread(at(1), &mut stored);
+    let unconfirmed = |b: &Node| b.election.status().holder.as_ref().unwrap().unconfirmed;
+    assert!(unconfirmed(&b), "the same revision");
+    a.run(at(6), &mut stored);
+    b.event(at(6), &stored);
+    assert_eq!(b.election.status().holder, Some(a_until(at(30))));
+    // A change of the holder, which a running candidate sees, is a write of the new holder.
+    a.release(at(7), Input::Shutdown, &mut stored);
+    b.event(at(7), &stored);
+    b.serve(at(7), &mut stored);
+    assert_eq!(b.role(), Role::Leader);
+    let mut c = follower("c", at(8), &mut stored);
+    assert!(unconfirmed(&c));
+    b.release(at(9), Input::Shutdown, &mut stored);
+    c.event(at(9), &stored);
+    assert_eq!(c.election.status().holder, None);
 }
 
 #[test]
