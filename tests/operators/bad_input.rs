@@ -137,6 +137,10 @@ async fn invalid_values_are_usage_errors() {
             vec!["web", "--listen", "9500"],
             "such as \"127.0.0.1:9500\", \"localhost:9500\", \":9500\" (all IPv4",
         ),
+        (
+            vec!["web", "--listen", "localhost"],
+            "such as \"127.0.0.1:9403\", \"localhost:9403\"",
+        ),
         (vec!["transfer", "orders"], "--to"),
         (
             vec!["transfer", "orders", "--to", ""],

@@ -39,7 +39,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
         ValueType::Database => text_if(database(text)),
         ValueType::Collection => text_if(collection(text)),
         ValueType::Duration(min, max) => duration(text, min, max).map(|time| json!(time)),
-        ValueType::Listen => match listen(text) {
+        ValueType::Listen => match listen(text, 9402) {
             Ok(address) => Ok(address.to_string().into()),
             Err(expected) => Err(expected + ", or \"\" to turn it off"),
         },
@@ -97,8 +97,9 @@ fn health_url(text: &str) -> Result<(), String> {
 }
 
 /// Parses an address and a port to listen on. The address may be `localhost`. A missing address
-/// means all IPv4 addresses. The error describes the accepted values.
-pub fn listen(text: &str) -> Result<SocketAddr, String> {
+/// means all IPv4 addresses. The error describes the accepted values, with `port_usual` if the text
+/// has no port.
+pub fn listen(text: &str, port_usual: u16) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
         Some(("", number)) => port(number).map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
@@ -114,7 +115,7 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
             return format!("the port {number} does not exist: expected a port from 1 to 65535");
         }
         let given = text.rsplit(':').next().and_then(port);
-        let port = given.unwrap_or(9402);
+        let port = given.unwrap_or(port_usual);
         format!(
             "expected an IP address and a port such as \"127.0.0.1:{port}\", \"localhost:{port}\", \
              \":{port}\" (all IPv4 addresses) or \"[::]:{port}\" (all addresses)"

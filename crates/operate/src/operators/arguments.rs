@@ -339,7 +339,8 @@ pub struct WebArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LeasesKeys>,
     /// Address of the page
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403", value_parser = leasehold_config::listen)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9403",
+          value_parser = |text: &str| leasehold_config::listen(text, 9403))]
     pub(super) listen: SocketAddr,
     /// File with the token that visitors need
     ///
