@@ -81,13 +81,15 @@ impl TextFormat {
 }
 
 /// Fields that text omits if the message contains their value. JSON keeps them for programs.
-const REPEATED: [&str; 6] = [
+const REPEATED: [&str; 8] = [
     "operation",
     "outcome",
     "failures",
     "waited",
     "token",
     "reason",
+    "variable",
+    "meant",
 ];
 
 const DIM: u8 = 2;
@@ -249,6 +251,10 @@ mod tests {
             rest,
             "WARN  MongoDB read failed (attempt 1), retrying in 12s lease=read outcome=unknown token=12\n"
         );
+        let (_, rest) = line(false, false, || {
+            tracing::warn!(variable = "A", meant = "B", "A has no effect: write B");
+        });
+        assert_eq!(rest, "WARN  A has no effect: write B\n");
     }
 
     #[test]
