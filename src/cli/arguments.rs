@@ -201,8 +201,14 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
         if let Some(near) = near {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         }
+        let member = subcommand.and_then(|command| member_with(command, flag));
         if unexpected == "--wait" || NAMING.contains(&&*unexpected) {
             error = with_tip(error, arguments);
+        } else if let (Some(command), Some(member)) = (subcommand, member) {
+            let command = command.get_name();
+            let tip = format!("{unexpected} belongs to: leasehold {command} {member}");
+            let tips = ContextValue::StyledStrs(vec![tip.into()]);
+            error.insert(ContextKind::Suggested, tips);
         }
     } else if let Some(pair) = negative_value(&unexpected, arguments) {
         if let Some(error) = refusal(pair, arguments) {
@@ -318,6 +324,14 @@ fn near_flag(command: &Command, flag: &str) -> Option<String> {
     let mut near = flags.filter(|long| long.ends_with(&end));
     let first = near.next()?;
     near.next().is_none().then(|| format!("--{first}"))
+}
+
+/// Returns the only subcommand of `command` that has the flag.
+fn member_with<'a>(command: &'a Command, flag: &str) -> Option<&'a str> {
+    let has = |member: &&Command| member.get_arguments().any(|it| it.get_long() == Some(flag));
+    let mut members = command.get_subcommands().filter(has);
+    let first = members.next()?;
+    members.next().is_none().then(|| first.get_name())
 }
 
 fn takes_command(command: &Command) -> bool {

@@ -330,7 +330,13 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         _ => return error,
     };
     error.remove(ContextKind::SuggestedSubcommand);
-    error.remove(ContextKind::SuggestedArg);
+    // The usage line shows the removed suggestion, too.
+    if error.remove(ContextKind::SuggestedArg).is_some() {
+        let mut built = super::command();
+        built.build();
+        let usage = innermost(&built, &words).clone().render_usage();
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
     let tips = ContextValue::StyledStrs(vec![tip.into()]);
     error.insert(ContextKind::Suggested, tips);
     error

@@ -195,11 +195,22 @@ fn tips_name_the_probable_flag_or_the_dashes() {
             "--timeout DURATION",
         ),
         (&["locks", "break", "jobs", "--yes"], "belongs to --force"),
+        (
+            &["locks", "--all", "--unused-for", "3d"],
+            "--unused-for belongs to: leasehold locks prune\n",
+        ),
+        (
+            &["locks", "prune", "--unused-for=3d", "--force"],
+            "--force belongs to: leasehold locks break\n",
+        ),
     ] {
         let text = said(arguments);
         assert!(text.contains(tip), "{arguments:?}: {text}");
         assert_eq!(text.matches("tip").count(), 1, "{arguments:?}: {text}");
     }
+    let text = said(&["lock", "x", "--lease", "demo", "--", "true"]);
+    let usage = "Usage: leasehold lock [OPTIONS] <NAME|--lock <NAME>> [-- <CMD>...]\n";
+    assert!(text.contains(usage), "{text}");
     for flag in ["--wait", "-w", "--timeout", "--once-per", "--slots"] {
         let text = said(&["lock", "x", flag, "--", "true"]);
         let required = "a value is required for '";
