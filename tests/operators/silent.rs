@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
-use mongodb::bson::{Bson, DateTime, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use crate::command::{Answer, LONG, command_with, leasehold, name, run, shared_stage};
 
@@ -37,6 +37,27 @@ async fn a_command_says_that_it_waits_for_renewals() {
         let shown = leasehold(&stage, &[command, at_once].concat()).await;
         assert_eq!(shown.expect(0, &[]).stderr, "");
     }
+}
+
+#[tokio::test]
+async fn a_list_says_how_many_leases_were_asked() {
+    let stage = shared_stage().await;
+    let create = ["repair", "lease-0", "--token-at-least", "1", "--create"];
+    leasehold(&stage, &create).await.expect(0, &[]);
+    let database = stage.set().client().database(stage.database());
+    let collection = database.collection::<Document>(stage.collection());
+    let lease = collection.find_one(doc! {}).await.expect("read");
+    let lease = lease.expect("the created lease");
+    let leases = (1..20).map(|number| {
+        let mut lease = lease.clone();
+        lease.insert("_id", format!("lease-{number}"));
+        lease
+    });
+    collection.insert_many(leases).await.expect("inserted");
+    let listed = leasehold(&stage, &["leases"]).await.expect(0, &[]);
+    let limited = "asked the candidates of 16 of 20 leases without a leader; to ask for another: \
+                   leasehold describe NAME\n";
+    assert!(listed.stderr.ends_with(limited), "{listed:?}");
 }
 
 const LAST_WRITE: &str = "silent; last renewal 6m";

@@ -220,6 +220,9 @@ pub(super) async fn await_renewals(
         });
     }
     drop(passing);
+    if let Some(limited) = calls.limited(&followed.observed) {
+        say(&limited);
+    }
     calls.end()
 }
 

@@ -342,6 +342,20 @@ impl RollCalls {
         (unled, known)
     }
 
+    /// Returns how many leases were asked, if there are more leases than roll calls.
+    pub(super) fn limited(&self, observed: &Observed) -> Option<String> {
+        let (unled, _) = self.unled(observed);
+        let mut unasked = unled.clone();
+        unasked.retain(|name| !self.called.contains_key(*name));
+        let (asked, all) = (unled.len() - unasked.len(), unled.len());
+        (self.left == 0 && asked < all).then(|| {
+            format!(
+                "asked the candidates of {asked} of {all} leases without a leader; to ask for \
+                 another: leasehold describe NAME"
+            )
+        })
+    }
+
     /// Returns the rolls for `--observe 0s`, which asks no candidate.
     pub(super) fn not_asked(&self, observed: &Observed) -> Rolls {
         let (unled, mut rolls) = self.unled(observed);
