@@ -198,8 +198,17 @@ impl<'a> LockAttempt<'a> {
         if failed && !locker.status().borrow().store_reached {
             self.reported.given_up.store(true, Ordering::Relaxed);
         }
-        // An unanswered join may have left an entry.
-        locker.withdraw(LEAVE_MAX).await;
+        // Each client examines the primary before its first write. Without an answer, no join has been
+        // sent, so there is no entry to remove.
+        let store = locker.store_info();
+        let is_unsent = || store.borrow().is_none();
+        if is_unsent() {
+            locker.withdraw(UNANSWERED_LEAVE_MAX).await;
+        }
+        if !is_unsent() {
+            // An unanswered join may have left an entry.
+            locker.withdraw(LEAVE_MAX).await;
+        }
     }
 
     /// Gives up after the wait, unless the lock was granted at the last moment.
