@@ -2,9 +2,10 @@
 // Texts about documents. These functions do not access the page.
 
 const collator = new Intl.Collator("en", { numeric: true });
+const MISDATED_MS = 4000; // Like the server, distrusts a date in the future after this time without a renewal.
 const UNCLAIMED_MS = 10_000; // A free lease counts as unclaimed after this time.
 // From the best state to the worst.
-const STATES = ["kept", "held", "free", "paused", "late", "foreign", "silent", "expired"];
+const STATES = ["kept", "held", "free", "paused", "unknown", "late", "foreign", "silent", "expired"];
 let clockAhead = 0; // The server's wall clock minus this browser's wall clock.
 let storeAhead = 0; // MongoDB's clock minus the server's wall clock.
 let outage = null; // The last period without current data: { from, to } on this page's clock.
@@ -82,6 +83,12 @@ function isAwaited(entry, now) {
   return wall(outage.from) - Date.parse(entry.renewed_at) < entry.lease_duration_ms;
 }
 
+// True if no renewal was seen although one was due, and the date of the last renewal proves nothing.
+function isMisdated(entry, silent, now) {
+  const isDue = silent >= Math.min(MISDATED_MS, entry.lease_duration_ms / 6);
+  return !entry.renewal_seen && isDue && Date.parse(entry.renewed_at) - wall(now) > entry.lease_duration_ms / 4;
+}
+
 // State of one holder. `silent` is inferred from the holder's wall clock; `expired` was observed.
 function holderState(entry, at, now) {
   if (entry.over) return isKept(entry, now) ? "kept" : "free";
@@ -89,7 +96,8 @@ function holderState(entry, at, now) {
   if (silent >= entry.lease_duration_ms) return "expired";
   const written = entry.renewal_seen || isAwaited(entry, now) ? 0 : since(entry.renewed_at, now);
   if (written >= entry.lease_duration_ms) return "silent";
-  return Math.max(silent, written) > entry.lease_duration_ms / 4 ? "late" : "held";
+  if (Math.max(silent, written) > entry.lease_duration_ms / 4) return "late";
+  return isMisdated(entry, silent, now) ? "unknown" : "held";
 }
 
 function renewed(entry, at, now) {
@@ -138,7 +146,7 @@ const isGone = (found) => found === "silent" || found === "expired";
 // True if this page has observed neither a renewal nor evidence that the holder is gone.
 function isUnconfirmed(doc, at, now) {
   const holder = principal(doc, at, now);
-  return Boolean(holder) && !holder.renewal_seen && ["held", "late"].includes(holderState(holder, at, now));
+  return Boolean(holder) && !holder.renewal_seen && ["held", "unknown", "late"].includes(holderState(holder, at, now));
 }
 
 // True if no candidate has acquired a free or expired lease for a while.
