@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage, pid};
-use mongodb::bson::{Bson, Document, Uuid, doc};
+use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::look::size;
-use crate::page::{cell, open_details};
+use crate::page::{cell, open_details, shows};
 use crate::production::{ago, collection};
 use crate::server::{Events, LONG, Server, eventually, shared_stage, stage_of};
 
@@ -202,6 +202,46 @@ async fn the_evidence_of_a_gone_holder_is_readable_at_each_width() {
         .await;
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
+}
+
+#[tokio::test]
+async fn a_date_in_the_future_does_not_count_as_held() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    insert_silent(&stage, "ahead", doc! {}).await;
+    let date = DateTime::from_millis(DateTime::now().timestamp_millis() + 600_000);
+    let ahead = doc! { "$set": { "holder.renewed_at": date } };
+    let leases = collection(&stage);
+    leases
+        .update_one(doc! { "_id": "ahead" }, ahead)
+        .await
+        .unwrap();
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    // The lease would be late only after 82 s.
+    shows(&mut browser, "ahead", "state", "unknown").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_refused_login_is_not_logged_as_a_connection_attempt() {
+    let set = ReplicaSet::builder().members(1).auth().start().await;
+    let user = set.add_user("visitor", Vec::new()).await;
+    let uri = set.uri_for(&user).replacen("//visitor:", "//stranger:", 1);
+    let stage = stage_of(set);
+    let server = Server::start_with(&stage, &uri, &[]).await;
+    eventually("the refusal is logged", async || {
+        server.has_logged("MongoDB cannot be read")
+    })
+    .await;
+    // The second event comes two seconds after the first.
+    let mut events = server.events().await;
+    for _ in 0..2 {
+        events.next().await.expect("an event");
+    }
+    assert!(!server.has_logged("connecting to MongoDB"));
 }
 
 #[tokio::test]

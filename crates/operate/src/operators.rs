@@ -191,7 +191,12 @@ pub(crate) async fn run_on<T>(
     command: impl Future<Output = T>,
 ) -> T {
     let connecting = async {
-        let servers = connecting::unanswered(uri, || collection.info().is_some()).await;
+        let servers = connecting::unanswered(uri, || collection.info().is_some());
+        let servers = tokio::select! {
+            servers = servers => servers,
+            // MongoDB has answered: the error of the failed call says why it refuses.
+            _ = collection.refused() => std::future::pending().await,
+        };
         match limit {
             Some(limit) => {
                 let why = collection.trouble();
