@@ -192,6 +192,7 @@ impl Protocol for Leases {
             world.prioritize(&mut priorities);
             world.draw_hints();
         }
+        world.notice_hints();
         world
     }
 
