@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage};
+use mongodb::Client;
 use mongodb::bson::{Document, doc};
+use tokio::task::JoinHandle;
 
 use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
 
@@ -75,7 +77,8 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
 
 #[tokio::test]
 async fn without_a_hints_collection_followers_use_a_change_stream() {
-    let stage = shared_stage().await.timings(SLOW);
+    // On a shared set, other tests' writes could make the deployment busy.
+    let stage = stage_on(&set_of_one().await).timings(SLOW);
     let (a, b) = pair(&stage, "auto", "auto").await;
     b.wait_logged("no collection of hints", LONG).await;
     b.wait_stream().await;
@@ -84,6 +87,62 @@ async fn without_a_hints_collection_followers_use_a_change_stream() {
     let names = stage.set().client().database(stage.database());
     let names = names.list_collection_names().await.expect("listed");
     assert_eq!(names, [stage.collection()], "nothing was created");
+}
+
+#[tokio::test]
+async fn on_a_busy_deployment_candidates_create_the_collection_and_follow_hints() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (a, b) = attentive_pair(&stage).await;
+    b.wait_stream().await;
+    let load = write(set.client());
+    following_hints(&[&a, &b]).await;
+    load.abort();
+    receives_at_once(&a, &b).await;
+}
+
+#[tokio::test]
+async fn on_a_busy_deployment_the_log_says_why_hints_are_not_used() {
+    let set = Arc::new(ReplicaSet::builder().members(1).auth().start().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let actions = ["find", "insert", "update", "changeStream"];
+    let (database, collection) = (stage.database(), stage.collection());
+    let user = set
+        .add_user_with_actions("modest", database, collection, &actions)
+        .await;
+    let (a, b) = attentive_pair(&stage_on_user(&stage, &user)).await;
+    let load = write(set.client());
+    let why = "MongoDB is busy, but hints cannot be used";
+    for daemon in [&a, &b] {
+        daemon.wait_logged(why, LONG).await;
+        daemon
+            .wait_logged("insert and convertToCapped on", LONG)
+            .await;
+    }
+    load.abort();
+    b.wait_stream().await;
+    receives_at_once(&a, &b).await;
+    assert_eq!(b.logged(why), 1, "{}", b.logs());
+}
+
+/// Starts the leader `a` and its follower `b`, which observe the write rate often.
+async fn attentive_pair(stage: &Stage) -> (Daemon, Daemon) {
+    let often = "--mongodb-heartbeat=500ms";
+    let a = stage.candidate("a").flag(often).leading(LONG).await;
+    let b = stage.candidate("b").flag(often).following("a", LONG).await;
+    (a, b)
+}
+
+/// Writes to another collection, much more often than a few leases are renewed.
+fn write(client: Client) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let orders = client.database("shop").collection::<Document>("orders");
+        loop {
+            let order = doc! { "text": "a foreign write" };
+            orders.insert_one(order).await.expect("stored");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod refusals;
 mod roll_call;
 mod servers;
 mod tls;
+mod write_rate;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -112,7 +113,8 @@ impl MongoStore {
             shared.recognize(),
             watched,
             shared.report_roll_calls(),
-            shared.answer_roll_calls()
+            shared.answer_roll_calls(),
+            shared.create_hints_when_busy()
         );
     }
 
@@ -245,6 +247,17 @@ impl LeaseInner {
             let (filter, update) = roll_call::answer(name, call, identity, healthy, leads_with);
             let projection = roll_call::projection();
             let _ = self.deployment.update(filter, update, projection).await;
+        }
+    }
+
+    /// Reopens the source while the deployment is busy and hints are missing, to create them.
+    async fn create_hints_when_busy(&self) {
+        let mut busy = self.deployment.busy.subscribe();
+        while busy.wait_for(|busy| *busy).await.is_ok() {
+            if self.hints.should_create() {
+                self.reopen.notify_one();
+            }
+            tokio::time::sleep(hints::RETRY).await;
         }
     }
 

@@ -148,20 +148,25 @@ impl Tried<'_> {
         }
         let store = &installation.store;
         let mut usable = installation.within(store.hints()).await;
-        let to_create = watch == WatchMode::Hints && usable.as_ref().is_err_and(lacks_hints);
+        let to_create = usable.as_ref().is_err_and(lacks_hints);
         if to_create {
             usable = installation.within(store.hints_creation()).await;
         }
         let Err(failure) = usable else {
-            return Ok(Finding::ok(match to_create {
-                true => {
+            return Ok(Finding::ok(match (to_create, watch) {
+                (true, WatchMode::Auto) => {
+                    "not needed yet; when MongoDB is busy, candidates create the collection of hints, as their role allows"
+                }
+                (true, _) => {
                     "does not exist yet; the first candidate creates the collection, as its role allows"
                 }
-                false => "a cursor on the collection of hints was opened and closed",
+                (false, _) => "a cursor on the collection of hints was opened and closed",
             }));
         };
         let instead = match (watch, self.change_stream) {
-            (WatchMode::Auto, Ok(())) => "followers use a change stream instead",
+            (WatchMode::Auto, Ok(())) => {
+                "followers use a change stream instead, which costs a busy MongoDB more CPU"
+            }
             _ => "followers poll instead",
         };
         let what = format!("{}: {instead}", failure.kind);

@@ -14,8 +14,11 @@ use super::connection::Deployment;
 use super::follow::{self, Source, StreamEvent, StreamHandler};
 use super::options::WatchMode;
 use super::{MongoStore, delta, document, lock, roll_call};
-use crate::store::StoreEvent;
+use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{Found, Watch};
+
+/// Logged once, because change streams then cost the servers more CPU than hints.
+const BUSY: &str = "MongoDB is busy, but hints cannot be used";
 
 impl StreamHandler for MongoStore {
     type Hint = Watch;
@@ -37,12 +40,17 @@ impl StreamHandler for MongoStore {
             WatchMode::Auto | WatchMode::Hints => {}
         }
         let await_max = follow::await_max(deployment.timings());
-        match hints.open(leases, &shared.lease, await_max).await {
+        let is_busy = *deployment.busy.borrow();
+        match hints.open(leases, &shared.lease, await_max, is_busy).await {
             Ok(Some(cursor)) => Source::Hints(Box::new(cursor)),
             Ok(None) => Source::Stream,
             Err(refusal) => {
-                let failed = StoreEvent::HintsFailed(refusal.failure(deployment));
-                let _ = shared.news.send(failed).await;
+                let mut failure = refusal.failure(deployment);
+                if is_busy && hints.mode == WatchMode::Auto {
+                    let why = format!("{}: {}", failure.kind, failure.detail);
+                    failure = Failure::new(BUSY, why);
+                }
+                let _ = shared.news.send(StoreEvent::HintsFailed(failure)).await;
                 match hints.mode {
                     WatchMode::Hints => Source::Nothing,
                     _ => Source::Stream,

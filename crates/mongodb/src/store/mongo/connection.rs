@@ -30,6 +30,7 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
+use super::write_rate::WriteRate;
 use super::{lock, outcome, primary};
 use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
@@ -60,6 +61,9 @@ pub(super) struct Deployment {
     pub(super) home: Mutex<Home>,
     seeds: Mutex<Option<Arc<Seeds>>>,
     other_product: Mutex<Option<&'static str>>,
+    write_rate: Mutex<WriteRate>,
+    /// True while a change stream would cost the servers more than hints.
+    pub(super) busy: watch::Sender<bool>,
     pub(super) timings: watch::Sender<Timings>,
     /// Time of the first call that failed after the last answer of a server.
     unanswered_since: Mutex<Option<BootTime>>,
@@ -141,6 +145,8 @@ impl Deployment {
             logins: Mutex::default(),
             examinations: Mutex::default(),
             other_product: Mutex::new(None),
+            write_rate: Mutex::default(),
+            busy: watch::Sender::new(false),
             unanswered_since: Mutex::new(None),
         })
     }

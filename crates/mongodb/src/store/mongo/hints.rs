@@ -27,7 +27,10 @@ const BATCH_MAX: u32 = 1_000;
 /// Maximum number of hints in flight; further hints are dropped.
 const LEAVING_MAX: u32 = 4;
 /// Minimum time between a refusal and the next attempt.
-const RETRY: Duration = Duration::from_secs(60);
+pub(super) const RETRY: Duration = Duration::from_secs(60);
+/// Minimum time between two attempts to create the collection on a busy deployment, because each
+/// attempt reopens the change stream.
+const CREATION_RETRY: Duration = Duration::from_secs(3600);
 /// Maximum time that an exiting process or an operator waits until the hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
 pub(super) const NO_HINTS: &str = "no collection of hints";
@@ -54,6 +57,7 @@ struct HintsState {
     following: bool,
     holder_leaves_none: bool,
     refused_until: BootTime,
+    creation_refused_until: BootTime,
     interval: Option<Duration>,
     /// True if the candidate's claim declares the interval.
     declared: bool,
@@ -115,19 +119,29 @@ impl Hints {
         !left || !tried
     }
 
+    /// True if the candidate should try to create the collection because the deployment is busy.
+    pub(super) fn should_create(&self) -> bool {
+        let state = lock(&self.state);
+        let refused = state.creation_refused_until > leasehold_clock::boot_now();
+        self.mode == WatchMode::Auto && !state.usable && !refused
+    }
+
     /// Opens a cursor; `None` if the holder leaves no hints and a change stream is better.
+    /// Creates a missing collection if hints are configured or the deployment is busy.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
         name: &ResourceName,
         await_max: Duration,
+        is_busy: bool,
     ) -> Result<Option<RawBatchCursor>, HintsRefusal> {
         let hints = collection(leases);
         lock(&self.state).by = id();
+        let creates = self.mode == WatchMode::Hints || (is_busy && self.should_create());
         let opened = async {
             let tailed = tail(&hints, self.filter(name), await_max).await;
             let missing = matches!(tailed, Err(HintsRefusal::Missing));
-            if missing && self.mode == WatchMode::Hints {
+            if missing && creates {
                 create(&hints).await?;
                 insert(&hints, self.hint(None)).await?;
                 return tail(&hints, self.filter(name), await_max).await;
@@ -143,10 +157,14 @@ impl Hints {
             Ok(_) => true,
             Err(refusal) => state.usable && !refusal.is_final(),
         };
+        let now = leasehold_clock::boot_now();
         state.refused_until = match &opened {
             Ok(_) => BootTime::default(),
-            Err(_) => leasehold_clock::boot_now() + RETRY,
+            Err(_) => now + RETRY,
         };
+        if creates && opened.as_ref().is_err_and(HintsRefusal::is_final) {
+            state.creation_refused_until = now + CREATION_RETRY;
+        }
         let is_wanted = self.mode == WatchMode::Hints || !state.holder_leaves_none;
         state.following = opened.is_ok() && is_wanted;
         Ok(Some(opened?).filter(|_| is_wanted))
