@@ -16,7 +16,9 @@ use crate::usage::cpu_of_all;
 
 const FIGURE: &str = "peers_many";
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Time after which the daemons are idle and a standby is registered.
+/// Three hundred leases on change streams, or three hundred followers, would occupy two cores.
+const STREAMS_MAX: usize = 100;
+const LEASES_MAX: usize = 300;
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Number of daemons that start at once.
@@ -28,14 +30,20 @@ const BATCH: usize = 10;
 pub(crate) struct Series {
     name: &'static str,
     flag: &'static str,
+    /// Time after which the daemons have chosen between a change stream and hints, are idle, and
+    /// have registered a standby.
+    settle: Duration,
+    leases_max: usize,
     pub(crate) cpu: [&'static str; 2],
     pub(crate) network: [&'static str; 2],
 }
 
-pub(crate) const SERIES: [Series; 2] = [
+pub(crate) const SERIES: [Series; 3] = [
     Series {
         name: "leases of 3 daemons",
         flag: "--mongodb-watch=stream",
+        settle: SETTLE,
+        leases_max: STREAMS_MAX,
         cpu: [
             "leases of 3 daemons: 10: CPU of the servers a second",
             "leases of 3 daemons: 100: CPU of the servers a second",
@@ -48,6 +56,8 @@ pub(crate) const SERIES: [Series; 2] = [
     Series {
         name: "leases of 3 daemons, hints",
         flag: "--mongodb-watch=hints",
+        settle: SETTLE,
+        leases_max: STREAMS_MAX,
         cpu: [
             "leases of 3 daemons, hints: 10: CPU of the servers a second",
             "leases of 3 daemons, hints: 100: CPU of the servers a second",
@@ -55,6 +65,20 @@ pub(crate) const SERIES: [Series; 2] = [
         network: [
             "leases of 3 daemons, hints: 10: network traffic a second",
             "leases of 3 daemons, hints: 100: network traffic a second",
+        ],
+    },
+    Series {
+        name: "leases of 3 daemons, auto",
+        flag: "--mongodb-watch=auto",
+        settle: Duration::from_secs(90),
+        leases_max: LEASES_MAX,
+        cpu: [
+            "leases of 3 daemons, auto: 10: CPU of the servers a second",
+            "leases of 3 daemons, auto: 100: CPU of the servers a second",
+        ],
+        network: [
+            "leases of 3 daemons, auto: 10: network traffic a second",
+            "leases of 3 daemons, auto: 100: network traffic a second",
         ],
     },
 ];
@@ -78,12 +102,10 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-fn counts(setup: &Setup) -> &'static [usize] {
-    if setup.quick {
-        &[0, 1, 10]
-    } else {
-        &[0, 1, 10, 30, 100]
-    }
+fn counts(setup: &Setup, most: usize) -> impl Iterator<Item = usize> {
+    let most = if setup.quick { 10 } else { most };
+    let all = [0, 1, 10, 30, 100, LEASES_MAX];
+    all.into_iter().filter(move |count| *count <= most)
 }
 
 async fn followers(setup: &Setup) -> Vec<Row> {
@@ -93,13 +115,14 @@ async fn followers(setup: &Setup) -> Vec<Row> {
     watching(&first).await;
     let mut daemons = Vec::new();
     let mut rows = Vec::new();
-    for count in counts(setup) {
-        let missing = daemons.len()..*count;
+    for count in counts(setup, STREAMS_MAX) {
+        let missing = daemons.len()..count;
         let names: Vec<_> = missing
             .map(|index| ("many".to_owned(), format!("f{index}")))
             .collect();
         start(setup, &set, names, None, &mut daemons).await;
-        let load = at_rest(setup, &set).await;
+        tokio::time::sleep(setup.pause(SETTLE)).await;
+        let load = during(&set, setup.pause(WINDOW)).await;
         rows.extend(both(&format!("1 lease, followers: {count}"), load));
     }
     rows
@@ -110,14 +133,15 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
     let set = setup.set().await;
     let mut daemons = Vec::new();
     let mut rows = Vec::new();
-    for count in counts(setup) {
-        let missing = daemons.len() / 3..*count;
+    for count in counts(setup, series.leases_max) {
+        let missing = daemons.len() / 3..count;
         let names = missing.flat_map(|lease| {
             (0..3).map(move |index| (format!("lease-{lease}"), format!("l{lease}-{index}")))
         });
         let flag = Some(series.flag);
         start(setup, &set, names.collect(), flag, &mut daemons).await;
-        let load = at_rest(setup, &set).await;
+        tokio::time::sleep(series.settle).await;
+        let load = during(&set, setup.pause(WINDOW)).await;
         rows.extend(both(&format!("{}: {count}", series.name), load));
     }
     rows
@@ -139,11 +163,6 @@ async fn start(
         join_all(started.iter().map(watching)).await;
         daemons.extend(started);
     }
-}
-
-async fn at_rest(setup: &Setup, set: &ReplicaSet) -> Load {
-    tokio::time::sleep(setup.pause(SETTLE)).await;
-    during(set, setup.pause(WINDOW)).await
 }
 
 pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {

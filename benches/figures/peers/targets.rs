@@ -85,6 +85,8 @@ const TARGETS: &[Target] = &[
     ten_times(many::SERIES[0].network),
     ten_times(many::SERIES[1].cpu),
     ten_times(many::SERIES[1].network),
+    limit(many::SERIES[2].cpu[1], 0.25),
+    ten_times(many::SERIES[2].network),
 ];
 
 /// Adds the ratio to each row of another system, and the target and the verdict to each row of
