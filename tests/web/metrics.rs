@@ -323,6 +323,13 @@ async fn an_exporter_without_mongodb_reports_that_it_is_disconnected() {
             && sample(text, &dead("held")) == Some(0.0)
     };
     scraped(&server, "both dead holders are silent", gone).await;
+    // An outage begins with the last answer, so an answer must follow the silence.
+    let silent_at = std::time::Instant::now();
+    scraped(&server, "MongoDB answers after that", |text| {
+        let age = value(text, "leasehold_collection_last_answer_age_seconds");
+        silent_at.elapsed().as_secs() >= 1 && age < 0.5 && gone(text)
+    })
+    .await;
     stage.set().stop(0);
     let stopped = std::time::Instant::now();
     let mut is_hidden = false;

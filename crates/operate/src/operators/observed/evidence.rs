@@ -203,12 +203,12 @@ impl Silence {
         };
     }
 
-    /// Records an outage that began at `from`, and keeps the evidence from before the outage.
+    /// Records an outage that began at `from`, and keeps the evidence from before the outage. The
+    /// outage may turn out to have begun earlier, so that the evidence from then counts.
     pub(super) fn hide(&mut self, from: BootTime, is_gone: bool) {
-        if self.blind_since.is_none() {
+        if self.blind_since.is_none_or(|since| from < since) {
             (self.blind_since, self.was_gone) = (Some(from), is_gone);
         }
-        self.blind_since = self.blind_since.map(|since| since.min(from));
     }
 
     pub(crate) fn blind_for(self, now: BootTime) -> Duration {
@@ -316,6 +316,21 @@ mod tests {
         assert_eq!(seen(silence, 33_000, at(17)).liveness, Liveness::Silent);
         silence.observe(Some(Revision::from_bytes([3; 16])), at(13));
         assert_eq!(seen(silence, 0, at(13)).liveness, Liveness::Renews);
+    }
+
+    #[test]
+    fn an_outage_that_began_earlier_restores_the_evidence_from_then() {
+        let mut silence = Silence::new(None, at(0));
+        silence.hide(at(25), true);
+        silence.hide(at(23), false);
+        let liveness = |silence, now| seen(silence, 1_000, now).liveness;
+        assert_eq!(liveness(silence, at(60)), Liveness::Unseen);
+        silence.hide(at(26), true);
+        assert_eq!(
+            liveness(silence, at(60)),
+            Liveness::Unseen,
+            "it began at 23"
+        );
     }
 
     #[test]
