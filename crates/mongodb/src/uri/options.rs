@@ -177,22 +177,33 @@ const HARMLESS: &str = "\
 
 /// All options of connection strings that leasehold knows.
 pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
+    // Each job reads these texts at its start, so each text is split only once.
+    let aliases: Vec<_> = pairs(ALIASES).collect();
     let named = TREATMENTS.iter().flat_map(|(treatment, names)| {
-        let names = names.split_whitespace();
+        let names = names.split_ascii_whitespace();
         names.map(|name| (name, *treatment))
     });
     let options = named.map(|(name, treatment)| UriOption {
         name,
         treatment,
-        aliases: values_of(ALIASES, name).collect::<Vec<_>>().leak(),
+        aliases: values_of(aliases.iter().copied(), name)
+            .collect::<Vec<_>>()
+            .leak(),
     });
     options.collect()
 });
 
-fn values_of(text: &'static str, name: &str) -> impl Iterator<Item = &'static str> {
-    let mut pairs = text
-        .split_whitespace()
-        .filter_map(|pair| pair.split_once('='));
+type Pair = (&'static str, &'static str);
+
+fn pairs(text: &'static str) -> impl Iterator<Item = Pair> {
+    let pairs = text.split_ascii_whitespace();
+    pairs.filter_map(|pair| pair.split_once('='))
+}
+
+fn values_of(
+    mut pairs: impl Iterator<Item = Pair>,
+    name: &str,
+) -> impl Iterator<Item = &'static str> {
     let values = pairs.find_map(|(of, values)| (of == name).then_some(values));
     values.into_iter().flat_map(|values| values.split(','))
 }
@@ -228,7 +239,7 @@ impl UriOption {
     }
 
     pub(super) fn is_harmless(&self, value: &str) -> bool {
-        values_of(HARMLESS, self.name).any(|known| known.eq_ignore_ascii_case(value))
+        values_of(pairs(HARMLESS), self.name).any(|known| known.eq_ignore_ascii_case(value))
     }
 }
 
@@ -259,10 +270,7 @@ mod tests {
 
     #[test]
     fn aliases_and_harmless_values_belong_to_options() {
-        let pairs = ALIASES
-            .split_whitespace()
-            .chain(HARMLESS.split_whitespace());
-        for (name, _) in pairs.filter_map(|pair| pair.split_once('=')) {
+        for (name, _) in pairs(ALIASES).chain(pairs(HARMLESS)) {
             let option = UriOption::find(name).map(|option| option.name);
             assert_eq!(option, Some(name));
         }
