@@ -6,10 +6,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
-use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
 use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
+use super::lock::LockArgs;
 use crate::config::{MASK, looks_secret};
 use crate::exit;
 use leasehold_host::terminal::color;
@@ -37,7 +38,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     // Only help and errors need the layout, which would cost every start of a job a millisecond.
-    let matches = CommandLine::command().try_get_matches_from(arguments);
+    let matches = match job_only(arguments) {
+        Some(command) => command.try_get_matches_from(arguments),
+        None => CommandLine::command().try_get_matches_from(arguments),
+    };
     let fitting = |_| arranged(CommandLine::command(), width()).try_get_matches_from(arguments);
     let matches = matches.or_else(fitting);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
@@ -54,6 +58,13 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     }
 }
 
+/// Returns a command line that knows only `lock`, because building all commands would delay a job.
+fn job_only(arguments: &[OsString]) -> Option<Command> {
+    let is_job = arguments.get(1).is_some_and(|name| name == JOB);
+    let command = || Command::new(JOB).subcommand(LockArgs::augment_args(Command::new(JOB)));
+    is_job.then(command)
+}
+
 /// Returns the subcommand and the error message if the arguments contradict each other.
 fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
     let (subcommand, message) = match invocation {
@@ -67,6 +78,9 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
     };
     Some((subcommand, message?))
 }
+
+/// Name of the subcommand that jobs start.
+const JOB: &str = "lock";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -40,6 +40,39 @@ fn a_command_is_everything_after_two_dashes() {
 }
 
 #[test]
+fn a_job_builds_only_its_own_command_and_is_parsed_alike() {
+    let lines = [
+        &["lock", "jobs", "--", "true", "--wait"][..],
+        &["lock", "jobs", "-n", "-E", "3", "--at-least=5s", "--", "a"],
+        &[
+            "lock",
+            "--lock=jobs",
+            "--slots=3",
+            "--wait",
+            "30",
+            "--",
+            "a",
+        ],
+        &["lock", "jobs", "--once-per=1h", "--key=k", "--", "a"],
+        &["lock", "jobs", "--log-level=debug", "--report-exit-code"],
+    ];
+    for line in lines {
+        let line = [&["leasehold"], line].concat();
+        let line: Vec<_> = line.into_iter().map(OsString::from).collect();
+        let only = job_only(&line).expect("a job");
+        assert_eq!(only.get_subcommands().count(), 1);
+        let read = |command: Command| {
+            let mut matches = command.try_get_matches_from(&line).expect("valid");
+            CommandLine::from_arg_matches_mut(&mut matches).expect("as declared")
+        };
+        let all = read(CommandLine::command());
+        assert_eq!(format!("{:?}", read(only)), format!("{all:?}"));
+    }
+    let other = ["leasehold", "run", "--lease", "lock"].map(OsString::from);
+    assert!(job_only(&other).is_none());
+}
+
+#[test]
 fn leases_and_locks_are_named_by_an_argument_or_a_flag() {
     for (command, flags) in [
         (&["lock"][..], &["--lock"][..]),
