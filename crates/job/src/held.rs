@@ -37,11 +37,28 @@ pub(super) struct Work<'a> {
     pub(super) slot: Option<u32>,
 }
 
+/// Resources of a command, created before the acquisition so that the command starts sooner.
+pub(super) struct Prepared {
+    deadline: Deadline,
+    orphans: Orphans,
+}
+
+impl Prepared {
+    /// Must be called inside a tokio runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            deadline: Deadline::new()?,
+            orphans: Orphans::adopt()?,
+        })
+    }
+}
+
 impl Work<'_> {
     /// Releases the lock once the command is gone. Returns `None` if nothing was executed.
     pub(super) async fn run(
         self,
         command: &mut StandbyCommand,
+        Prepared { deadline, orphans }: &mut Prepared,
         mut locker: Locker,
         (stops, relays): (&mut Stops, &mut Relays),
     ) -> io::Result<Option<Exit>> {
@@ -54,7 +71,7 @@ impl Work<'_> {
             locker.withdraw(RELEASE_MAX).await;
             return Ok(None);
         };
-        let (mut command, deadline, mut orphans) = match self.start(command, terms) {
+        let mut command = match self.start(command, deadline, terms) {
             Ok(started) => started,
             Err(not_started) => {
                 locker.withdraw(RELEASE_MAX).await;
@@ -184,20 +201,18 @@ impl Work<'_> {
     fn start(
         &self,
         command: &mut StandbyCommand,
+        deadline: &Deadline,
         terms: Terms,
-    ) -> Result<(SupervisedCommand, Deadline, Orphans), io::Result<u8>> {
-        let deadline = Deadline::new().map_err(Err)?;
+    ) -> Result<SupervisedCommand, io::Result<u8>> {
         deadline.set(terms.valid_until).map_err(Err)?;
-        let orphans = Orphans::adopt().map_err(Err)?;
         let started = deadline
             .share()
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
-        let command = started.map_err(|error| {
+        started.map_err(|error| {
             let why = not_executed(&error);
             error!(lock = %self.job.args.lock(), why, "failed to spawn the command");
             Ok(process_limit(&error).map_or(exit::CANNOT_EXECUTE, |_| exit::SYSTEM))
-        })?;
-        Ok((command, deadline, orphans))
+        })
     }
 
     fn environment(&self) -> Vec<(OsString, OsString)> {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 pub use self::arguments::LockArgs;
-use self::held::Work;
+use self::held::{Prepared, Work};
 use self::inherited::{Held, Inherited};
 use self::messages::{JobMessages, NewestError};
 use self::observation_cache::ObservationCache;
@@ -43,6 +43,9 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
+
+/// Turns of the event loop until the driver has sent its first commands, if the servers are near.
+const TURNS_TO_CONNECT: u32 = 3;
 
 fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {
     CommandError::failed(exit::SYSTEM, operation)
@@ -207,12 +210,18 @@ impl Job<'_> {
     async fn contend(self) -> Result<Exit, CommandError> {
         let stops = Stops::register().map_err(system("register the signal handlers"))?;
         let relays = Relays::register().map_err(system("register the signal handlers"))?;
-        let mut command = command(self.args, self.config, &self.timings);
+        let mut command = match command(self.args, self.config, &self.timings) {
+            Some(command) => {
+                let prepared = Prepared::new().map_err(system("prepare the command"))?;
+                Some((command, prepared))
+            }
+            None => None,
+        };
         let input = StandardInput::of(command.is_none());
         let code = self
             .attempts(command.as_mut(), input, (stops, relays))
             .await;
-        if let Some(command) = command {
+        if let Some((command, _)) = command {
             command.dismiss().await;
         }
         code
@@ -220,7 +229,7 @@ impl Job<'_> {
 
     async fn attempts(
         self,
-        mut command: Option<&mut StandbyCommand>,
+        mut command: Option<&mut (StandbyCommand, Prepared)>,
         mut input: StandardInput,
         (mut stops, mut relays): (Stops, Relays),
     ) -> Result<Exit, CommandError> {
@@ -235,15 +244,17 @@ impl Job<'_> {
         let mut tries = args.retries;
         loop {
             let began = clock::boot_now();
-            let attempt = LockAttempt::new(self, patience, tries);
+            let attempt = LockAttempt::new(self, patience);
             let cache = ObservationCache::of(args.lock(), self.store);
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
             let mut locker = started.map_err(refused)?;
-            if waits && let Some(command) = &mut command {
-                // The guard starts while the connection to MongoDB is being opened.
-                tokio::task::yield_now().await;
+            if waits && let Some((command, _)) = &mut command {
+                // The guard starts while the servers answer the first commands.
+                for _ in 0..TURNS_TO_CONNECT {
+                    tokio::task::yield_now().await;
+                }
                 command.prepare();
             }
             let waited = attempt.wait(&mut locker, &mut input, &mut stops);
@@ -258,7 +269,10 @@ impl Job<'_> {
                         slot: locker.status().borrow().slot,
                     };
                     match &mut command {
-                        Some(command) => work.run(command, locker, (&mut stops, &mut relays)).await,
+                        Some((command, prepared)) => {
+                            let signals = (&mut stops, &mut relays);
+                            work.run(command, prepared, locker, signals).await
+                        }
                         None => Ok(Some(work.hold(locker, &mut input, &mut stops).await)),
                     }
                     .map_err(system("hold the lock"))?
