@@ -127,8 +127,9 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
     let connection = match (error.as_ref(), &status.store) {
         (Some(error), _) => {
             format!(
-                "MongoDB has been failing since {}: {}",
-                now.dated(error.since),
+                "MongoDB has been failing since {} ({} s): {}",
+                now.date(error.since),
+                now.boot.since(error.since).as_secs(),
                 error.message
             )
         }

@@ -3,7 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod dates;
 pub mod directory;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

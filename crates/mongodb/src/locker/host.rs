@@ -89,7 +89,9 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         };
         self.surfaces.finished(&finished);
         self.watching = None;
-        self.store.shut_down().await;
+        // The program's exit does not wait for the replies to the last commands.
+        let store = self.store;
+        tokio::spawn(async move { store.shut_down().await });
         finished
     }
 }

@@ -36,17 +36,20 @@ pub(super) async fn run(
 ) -> Result<u8, CommandError> {
     let BreakOutcome { done, message } = outcome(lock, force, confirmed, round_trip).await?;
     let name = &lock.name;
-    let text = match json {
-        true => {
+    match (json, done) {
+        (true, _) => {
             let result = if done { "done" } else { "refused" };
             let object = json!({
                 "lock": name.as_str(), "action": "break", "result": result, "message": message,
             });
-            format!("{object}\n")
+            answer(format!("{object}\n").as_bytes())?;
         }
-        false => fitted(&io::stdout(), &format!("lock {name}: {message}\n")),
-    };
-    answer(text.as_bytes())?;
+        (false, true) => {
+            let done = format!("lock {name}: {message}\n");
+            answer(fitted(&io::stdout(), &done).as_bytes())?;
+        }
+        (false, false) => say(&format!("lock {name}: {message}")),
+    }
     Ok(if done { exit::DONE } else { exit::NEGATIVE })
 }
 

@@ -142,7 +142,8 @@ impl Link {
                 format!("MongoDB has not answered yet{why}")
             }
             (LinkState::Connecting | LinkState::Lost, Some(since)) => {
-                format!("not connected to MongoDB since {}{why}", now.dated(since))
+                let (date, seconds) = (now.date(since), now.boot.since(since).as_secs());
+                format!("not connected to MongoDB since {date} ({seconds} s){why}")
             }
         }
     }
