@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use leasehold_testbed::ReplicaSet;
 use serde_json::json;
 
 use crate::browser::Browser;
 use crate::page::{cell, open_details, shows};
 use crate::production::{Production, SILENT};
-use crate::server::{Server, shared_stage};
+use crate::server::{Server, stage_of};
 
 const BYTES_MAX: usize = 120_000;
 
@@ -61,7 +62,8 @@ async fn appearance(browser: &mut Browser, scheme: &str, width: u32, height: u32
 #[ignore = "writes docs/images; make screenshots runs it"]
 async fn of_the_page() {
     let mut browser = Browser::start().await.expect("chromium");
-    let stage = shared_stage().await;
+    let set = ReplicaSet::builder().name("rs0").start().await;
+    let stage = stage_of(set).in_database("shop");
     let _production = Production::of(&stage).await;
     let server = Server::start(&stage, &["--allow-actions", "--by", "olga"]).await;
     appearance(&mut browser, "light", 1280, 1300).await;

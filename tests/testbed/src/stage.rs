@@ -46,6 +46,12 @@ impl Stage {
         self
     }
 
+    /// Uses this database, which must not be in use.
+    pub fn in_database(mut self, name: &str) -> Self {
+        self.database = name.to_owned();
+        self
+    }
+
     /// Sets the candidates' connection string.
     pub fn uri(mut self, uri: String) -> Self {
         self.uri = uri;
