@@ -203,7 +203,7 @@ bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff m
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) bench --bench figures -- $(FIGURES)
 
-policy-cost: ## the cost of admission policies with 200 releases, a table of docs/kubernetes.md (2 minutes)
+policy-cost: ## the cost of admission policies with 200 releases, a table of docs/kubernetes.md (3 minutes)
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(CARGO) test --workspace --test chart -- policy_cost --ignored --nocapture
