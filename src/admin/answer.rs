@@ -127,9 +127,8 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
     let connection = match (error.as_ref(), &status.store) {
         (Some(error), _) => {
             format!(
-                "MongoDB has been failing since {} ({} s): {}",
-                now.date(error.since),
-                now.boot.since(error.since).as_secs(),
+                "MongoDB has been failing since {}: {}",
+                now.dated(error.since),
                 error.message
             )
         }

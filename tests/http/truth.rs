@@ -99,11 +99,10 @@ fn readiness_shows_since_when_mongodb_fails() {
         .duration_since(began)
         .unwrap_or_else(|error| error.duration());
     assert!(difference < Duration::from_secs(5), "{body}");
-    let seconds = rest
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(" s): no primary\n"));
-    let seconds: u64 = seconds.and_then(|text| text.parse().ok()).expect(&body);
-    assert!((90..95).contains(&seconds), "{body}");
+    let age = rest
+        .strip_prefix("(1m3")
+        .and_then(|rest| rest.strip_suffix("s ago): no primary\n"));
+    assert!(age.is_some_and(|seconds| seconds < "5"), "{body}");
     served.store_error.send_replace(None);
     assert_eq!(served.get("/readyz"), connected);
 }

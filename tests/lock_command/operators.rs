@@ -101,7 +101,7 @@ fn only_expired_entries_are_broken() {
     place.wait_noted("holds");
     let alive = place.run(&["locks", "break", "to-break"]);
     assert_eq!(alive.code, 1, "{alive:?}");
-    assert!(alive.stderr.contains("so none is removed"), "{alive:?}");
+    assert!(alive.stdout.contains("so none is removed"), "{alive:?}");
     holder.signal(Signal::STOP);
     let broken = place.run(&["locks", "break", "to-break"]);
     assert_eq!(broken.code, 0, "{broken:?}");
@@ -133,6 +133,7 @@ fn force_warns_and_asks_for_confirmation() {
     assert_eq!(unasked.code, 1);
     assert!(unasked.stderr.contains("--force is unsafe"), "{unasked:?}");
     assert!(unasked.stderr.contains("--yes"), "{unasked:?}");
+    assert_eq!(unasked.stdout, "lock forced: nothing changed\n");
     assert_eq!(
         place
             .run(&["lock", "forced", "--no-wait", "--", "true"])
@@ -169,7 +170,7 @@ fn holders_that_renew_at_different_times_are_all_alive() {
     });
     let alive = place.run(&["locks", "break", "readers-alive"]);
     assert_eq!(alive.code, 1, "{alive:?}");
-    assert!(alive.stderr.contains("so none is removed"), "{alive:?}");
+    assert!(alive.stdout.contains("so none is removed"), "{alive:?}");
     drop((readers, waiter));
 }
 

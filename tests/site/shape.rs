@@ -68,7 +68,7 @@ fn is_number(word: &str) -> bool {
 
 /// Recognizes words such as `0.4s` and `3h12m`.
 fn is_duration(word: &str) -> bool {
-    let word = word.trim_end_matches([',', ';', ')']);
+    let word = word.trim_matches(['(', ',', ';', ')']);
     let starts = word.starts_with(|c: char| c.is_ascii_digit());
     let ends = word.ends_with(['s', 'm', 'h', 'd']);
     starts
@@ -103,8 +103,8 @@ fn without_instants(word: &str) -> String {
 
 #[test]
 fn durations_and_instants_may_differ_and_tokens_may_not() {
-    let page = "2026-01-15T08:01:30.000Z orders held  token 7,  0.4s ago, 9.4 ms after {\"valid_for_ms\":5790}";
-    let same = "2026-11-24T23:36:07.133Z orders held token 7, 3h12m ago, 12 s after {\"valid_for_ms\":612345}";
+    let page = "2026-01-15T08:01:30.000Z (3s ago) orders held  token 7,  0.4s ago, 9.4 ms after {\"valid_for_ms\":5790}";
+    let same = "2026-11-24T23:36:07.133Z (6m12s ago) orders held token 7, 3h12m ago, 12 s after {\"valid_for_ms\":612345}";
     assert_eq!(difference(page, same), None);
     assert!(difference(page, &same.replace("token 7", "token 8")).is_some());
     assert!(difference(page, "").is_some());

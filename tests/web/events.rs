@@ -234,7 +234,7 @@ async fn a_quiet_server_is_current_and_a_hanging_one_is_lost_since_its_last_answ
         .get("/readyz")
         .await
         .expect(200, lost)
-        .expect(200, " s): no answer");
+        .expect(200, "s ago): no answer");
     // By then, a read failure has been reported.
     let later = events
         .until("it gets older", |_, event| {

@@ -244,7 +244,7 @@ impl Job<'_> {
         let mut tries = args.retries;
         loop {
             let began = clock::boot_now();
-            let attempt = LockAttempt::new(self, patience);
+            let attempt = LockAttempt::new(self, patience, tries);
             let cache = ObservationCache::of(args.lock(), self.store);
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =

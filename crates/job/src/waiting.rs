@@ -21,7 +21,7 @@ use leasehold_host::program::check_executable;
 use leasehold_host::signals::{Exit, Stops};
 use leasehold_mongodb::locker::{LockDecision, Locker, waits_for_others};
 use leasehold_mongodb::store::foreign_document;
-use leasehold_status::render::date;
+use leasehold_status::dates::dated;
 
 /// Time limit for leaving the queue. If the entry remains, other waiters evict it after it expires.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -80,18 +80,30 @@ pub(super) enum Waited {
 pub(super) struct LockAttempt<'a> {
     job: Job<'a>,
     limits: WaitLimits,
+    /// Number of this attempt for messages, as in ` (attempt 2 of 3)`; empty without `--retries`.
+    number: String,
     reported: Arc<WaitReports>,
 }
 
 impl<'a> LockAttempt<'a> {
-    pub(super) fn new(job: Job<'a>, limits: WaitLimits) -> Self {
+    /// `retries_left` is the number of attempts that may follow this one.
+    pub(super) fn new(job: Job<'a>, limits: WaitLimits, retries_left: u32) -> Self {
         let reported = Arc::new(WaitReports {
             announced: job.args.verbose.into(),
             given_up: false.into(),
         });
+        let retries = u64::from(job.args.retries);
+        let number = match retries {
+            0 => String::new(),
+            _ => {
+                let number = retries + 1 - u64::from(retries_left);
+                format!(" (attempt {number} of {})", retries + 1)
+            }
+        };
         Self {
             job,
             limits,
+            number,
             reported,
         }
     }
@@ -121,7 +133,7 @@ impl<'a> LockAttempt<'a> {
         let (mut status, mut health) = (locker.status(), locker.health());
         let mut limit = self.limits.limit().map(|limit| began + limit);
         let mut over = false;
-        let mut reported = String::new();
+        let mut reported = None;
         let store = locker.store_info();
         let has_answered = || store.borrow().is_some();
         let connecting = connecting::unanswered(&self.job.config.mongodb.uri, has_answered);
@@ -215,7 +227,7 @@ impl<'a> LockAttempt<'a> {
         locker.withdraw(LEAVE_MAX).await;
         let wait = shown(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
-        let refused = format!("not acquired within {wait}: {whom}");
+        let refused = format!("not acquired within {wait}{}: {whom}", self.number);
         // A whole wait without a success is a failure, for example a job that hangs.
         match self.job.args.once_per().is_some() && self.limits.wait != Some(Duration::ZERO) {
             true => messages.say(&refused),
@@ -252,7 +264,8 @@ impl<'a> LockAttempt<'a> {
                     1 => "; 1 waits".to_owned(),
                     more => format!("; {more} wait"),
                 };
-                messages.left_to_others(&format!("not acquired: {holders}{waiters}"));
+                let refused = format!("not acquired{}: {holders}{waiters}", self.number);
+                messages.left_to_others(&refused);
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
@@ -292,13 +305,17 @@ impl<'a> LockAttempt<'a> {
     }
 
     /// Reports the holders: at a terminal after each change, otherwise only once, in the log.
-    fn log_holders(&self, status: &LockStatus, reported: &mut String) {
+    fn log_holders(&self, status: &LockStatus, reported: &mut Option<Standing>) {
         let messages = self.job.messages;
         // At the head of the queue of a free lock, a contender waits only for its own write.
-        let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != reported);
-        let Some(whom) = whom else { return };
-        let first = reported.is_empty();
-        reported.clone_from(&whom);
+        if !waits_for_others(status) || reported.as_ref() == Some(&status.standing) {
+            return;
+        }
+        let Some(whom) = wait_reason(status) else {
+            return;
+        };
+        let first = reported.is_none();
+        *reported = Some(status.standing.clone());
         if first {
             self.warn_of_program();
         }
@@ -357,7 +374,7 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
             let over = if holder.work_done { kept } else { "" };
             let since = match holder.since {
                 WallMillis(0) => String::new(),
-                at => format!(" since {}", date(at)),
+                at => format!(" since {}", dated(at, clock::wall_now())),
             };
             let mode = holder.mode.as_str();
             format!("{} ({mode}){since}{over}", holder.identity)
@@ -376,6 +393,9 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::election::Identity;
+    use leasehold_core::lock::EntryMode;
+
     use super::*;
 
     #[test]
@@ -394,5 +414,30 @@ mod tests {
         assert_eq!(spent(None, &[11]), None);
         // With --no-wait, a contender still waits for MongoDB to respond.
         assert_eq!(spent(Some(Duration::ZERO), &[11]), Some(seconds(18)));
+    }
+
+    #[test]
+    fn the_date_of_a_holder_is_followed_by_its_age() {
+        let now = clock::wall_now().duration_since(std::time::UNIX_EPOCH);
+        let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a date");
+        let held_since = |since| {
+            let web = Identity::new("web-1").expect("a name");
+            let ahead = Ahead {
+                identity: web,
+                mode: EntryMode::Exclusive,
+                token: None,
+                holds: true,
+                work_done: false,
+                since: WallMillis(since),
+            };
+            holders(&[ahead], 1)
+        };
+        let text = held_since(now - 372_000);
+        let since = "held by web-1 (exclusive) since 20";
+        assert!(
+            text.starts_with(since) && text.ends_with("Z (6m12s ago)"),
+            "{text}"
+        );
+        assert_eq!(held_since(0), "held by web-1 (exclusive)");
     }
 }

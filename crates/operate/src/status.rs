@@ -26,8 +26,8 @@ use leasehold_cli::{answer, unwritable};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, ResourceName, Role};
 use leasehold_host::bounded_file::read_bounded;
-use leasehold_host::duration::shown;
 use leasehold_host::{CommandError, exit};
+use leasehold_status::dates::with_its_age;
 use leasehold_status::directory::{JSON_FILE, roots};
 use leasehold_status::render::StatusDocument;
 
@@ -236,11 +236,8 @@ fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
     let documents = gone.iter().filter_map(|(_, gone)| gone.document.as_ref());
     let last = documents.max_by(|one, other| one.updated_at.cmp(&other.updated_at));
     let last = last.map_or_else(String::new, |last| {
-        let ended = match age(&last.updated_at, clock::wall_now()) {
-            Some(age) => format!("{age} ago"),
-            None => last.updated_at.clone(),
-        };
-        format!("; the last one, of lease {}, ended {ended}", last.lease)
+        let ended = with_its_age(&last.updated_at, clock::wall_now());
+        format!("; the last one, of lease {}, ended at {ended}", last.lease)
     });
     let remedy = "start leasehold run, or pass the name of a lease for its last status";
     CommandError::new(exit::CANNOT_TELL, format!("no daemon runs here{last}")).to_fix(remedy)
@@ -348,10 +345,6 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
     let until = until.filter(|_| verdict == FileVerdict::Leader);
     let left = until.map(|until| short(until.since(now)));
-    let dated = |date: &str| match age(date, wall) {
-        Some(age) => format!("{date} ({age} ago)"),
-        None => date.to_owned(),
-    };
     let (fresh, last_written) = match judgement.is_fresh() {
         true => ("yes", ""),
         false => ("no", ", as last written"),
@@ -364,14 +357,14 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         ("holder", holder),
         ("token", or_dash(document.token)),
         ("time left", or_dash(left)),
-        ("since", dated(&document.since)),
+        ("since", with_its_age(&document.since, wall)),
         ("reason", or_dash(document.reason.as_ref())),
-        ("updated", dated(&document.updated_at)),
+        ("updated", with_its_age(&document.updated_at, wall)),
         ("fresh", fresh.to_owned()),
     ];
     let error = document.store_error.as_ref().map(|error| {
-        let age = age(&error.since, wall).map_or_else(String::new, |age| format!(" (for {age})"));
-        ("store", error.message.clone() + &age)
+        let since = with_its_age(&error.since, wall);
+        ("store", format!("failing since {since}: {}", error.message))
     });
     rows.iter()
         .chain(&error)
@@ -383,12 +376,6 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
 /// MongoDB does not answer. A leader that stepped down at its deadline could not release the lease.
 fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str() || document.store_error.is_some()
-}
-
-fn age(date: &str, wall: SystemTime) -> Option<String> {
-    let then = humantime::parse_rfc3339(date).ok()?;
-    let age = wall.duration_since(then).ok()?;
-    Some(shown(Duration::from_secs(age.as_secs())))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dates;
 pub mod directory;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

@@ -6,17 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use super::dates::{formatted, with_age};
 use leasehold_clock as clock;
 use leasehold_core::election::{
     Authority, BootTime, HolderView, Identity, ResourceName, Role, Status, StoreAnswer, Token,
-    WallMillis,
 };
 
 /// Schema version of `status.json`, which changes only if the meaning of a field changes.
 pub const SCHEMA: u32 = 1;
-
-/// The last second of the year 9999, the latest that RFC 3339 can represent.
-const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 
 /// The identification of the publisher, constant for the life of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,23 +50,22 @@ impl ClockPair {
         }
     }
 
-    /// Formats `instant` as an RFC 3339 date with milliseconds. Clamps to 1970–9999, because
-    /// humantime panics outside this range, and a machine's clock may never have been set.
+    /// Formats `instant` as an RFC 3339 date with milliseconds, clamped to 1970–9999.
     pub fn date(&self, instant: BootTime) -> String {
+        formatted(self.since_epoch(instant))
+    }
+
+    /// Formats `instant` for humans, with its age.
+    pub fn dated(&self, instant: BootTime) -> String {
+        with_age(self.since_epoch(instant), self.wall, "")
+    }
+
+    fn since_epoch(&self, instant: BootTime) -> Duration {
         let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         // At least one of the two differences is zero, because `since` saturates.
         let date = wall.saturating_add(instant.since(self.boot));
-        formatted(date.saturating_sub(self.boot.since(instant)))
+        date.saturating_sub(self.boot.since(instant))
     }
-}
-
-/// Formats a date of a document in RFC 3339 with milliseconds, clamped to 1970–9999.
-pub fn date(at: WallMillis) -> String {
-    formatted(Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
-}
-
-fn formatted(since_epoch: Duration) -> String {
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch.min(DATE_LAST)).to_string()
 }
 
 /// The fields of `status.json`, in the order of the contract.
@@ -257,6 +253,7 @@ impl StatusDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dates::DATE_LAST;
     use crate::fixture::{self, at};
     use leasehold_core::election::{HolderView, Reason, Session, StoreAnswer};
 

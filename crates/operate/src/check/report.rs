@@ -176,7 +176,7 @@ impl Check {
         let subject: String = subject.collect();
         let (name, detail) = (self.name, &self.finding.detail);
         let remedy = self.finding.remedy.iter();
-        let remedy = remedy.map(|remedy| format!("           remedy: {remedy}"));
+        let remedy = remedy.map(|remedy| format!("           to fix: {remedy}"));
         let first = format!("  {result}  {name}{subject}: {detail}");
         let lines = std::iter::once(first).chain(remedy);
         let lines = lines.map(|line| match width {
@@ -271,10 +271,10 @@ mod tests {
     fn a_line_has_the_result_the_subject_and_the_remedy_below() {
         let finding = Finding::warning("expires\x1b in 3 days", "renew it");
         let check = Check::new("tls", finding).of("a:1");
-        let expected = "  warning  tls a:1: expires? in 3 days\n           remedy: renew it\n";
+        let expected = "  warning  tls a:1: expires? in 3 days\n           to fix: renew it\n";
         assert_eq!(check.line(false, None), expected);
         assert!(check.line(true, None).contains("\x1b[33mwarning\x1b[0m"));
-        let narrow = "  warning  tls a:1:\n           expires? in 3\n           days\n           remedy: renew\n           it\n";
+        let narrow = "  warning  tls a:1:\n           expires? in 3\n           days\n           to fix: renew\n           it\n";
         assert_eq!(check.line(false, Some(24)), narrow);
     }
 

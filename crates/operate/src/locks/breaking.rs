@@ -36,20 +36,17 @@ pub(super) async fn run(
 ) -> Result<u8, CommandError> {
     let BreakOutcome { done, message } = outcome(lock, force, confirmed, round_trip).await?;
     let name = &lock.name;
-    match (json, done) {
-        (true, _) => {
+    let text = match json {
+        true => {
             let result = if done { "done" } else { "refused" };
             let object = json!({
                 "lock": name.as_str(), "action": "break", "result": result, "message": message,
             });
-            answer(format!("{object}\n").as_bytes())?;
+            format!("{object}\n")
         }
-        (false, true) => {
-            let done = format!("lock {name}: {message}\n");
-            answer(fitted(&io::stdout(), &done).as_bytes())?;
-        }
-        (false, false) => say(&format!("lock {name}: {message}")),
-    }
+        false => fitted(&io::stdout(), &format!("lock {name}: {message}\n")),
+    };
+    answer(text.as_bytes())?;
     Ok(if done { exit::DONE } else { exit::NEGATIVE })
 }
 

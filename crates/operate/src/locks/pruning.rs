@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::calls::{Calls, LockCalls, Reread, WriteResult, version};
 use crate::operators::render::short;
 use crate::operators::{OperatorError, hinted};
-use leasehold_cli::{answer, say};
+use leasehold_cli::answer;
 use leasehold_core::election::ResourceName;
 use leasehold_core::lock::{Ending, Entry, LockDocument, LockOperation};
 use leasehold_host::log::millis;
@@ -119,7 +119,7 @@ pub(super) async fn run(
         });
         answer(format!("{object:#}\n").as_bytes())?;
     } else if failed.is_none() {
-        say(&summary);
+        answer(fitted(&io::stdout(), &format!("{summary}\n")).as_bytes())?;
     }
     failed.map_or(Ok(exit), |error| Err(error.into()))
 }

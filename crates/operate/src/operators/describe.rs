@@ -19,7 +19,7 @@ use leasehold_host::signals::Exit;
 use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{ActionRecord, LeaseRecord, Scope};
-use leasehold_status::render::date;
+use leasehold_status::dates::{dated, dated_by_holder};
 
 pub(super) async fn run(session: &Session, args: DescribeArgs) -> Result<Exit, CommandError> {
     let (name, kind) = (args.document.get(), args.document.kind());
@@ -176,9 +176,9 @@ impl LeaseDescription<'_> {
         let address = shown.address.as_ref();
         let address = address.map_or_else(String::new, |address| format!(" at {address}"));
         let duration = short(holder.lease_duration.duration());
-        let (identity, since) = (&shown.identity, date(holder.acquired_at));
+        let since = dated_by_holder(holder.acquired_at, clock::wall_now());
         let token = self.lease.holder_token().unwrap_or(self.lease.lease.token);
-        let holder = format!("{identity}{address}, token {token}, since {since} (by its clock)");
+        let holder = format!("{}{address}, token {token}, since {since}", shown.identity);
         let mut fields = vec![("Holder", holder)];
         if let Some(evidence) = self.seen.evidence(self.now) {
             fields.push(("State", self.state(&evidence)));
@@ -223,7 +223,7 @@ impl LeaseDescription<'_> {
         format!(
             "{} at {}{}; {effect}",
             render::request(request),
-            date(request.at),
+            dated(request.at, clock::wall_now()),
             ending(request.reason.as_ref())
         )
     }
@@ -250,7 +250,8 @@ fn paused(lease: &LeaseRecord) -> String {
 
 /// Returns the author, time and reason of an action, as text to append to a line.
 fn authored(action: &ActionRecord) -> String {
-    let (by, at) = (action.by.as_deref().unwrap_or("?"), date(action.at));
+    let by = action.by.as_deref().unwrap_or("?");
+    let at = dated(action.at, clock::wall_now());
     format!(", by {by} at {at}{}", ending(action.reason.as_ref()))
 }
 
@@ -351,5 +352,35 @@ mod tests {
         assert!(text.contains(state), "{text}");
         assert!(!text.contains("take over"), "{text}");
         assert!(text.contains("Retired:   yes, by ? at "), "{text}");
+    }
+
+    #[test]
+    fn every_date_is_followed_by_its_age() {
+        let revision = Bson::from(Uuid::from_bytes([1; 16]));
+        let pause = doc! { "action": "pause", "revision": &revision, "at": ago(75), "by": "olga" };
+        let request = doc! { "kind": "step_down", "token": 7_i64, "at": ago(75), "by": "olga" };
+        let mut changes = ended(901);
+        changes.extend(doc! {
+            "renewed_at": ago(1), "paused": true, "actions": [pause], "request": request,
+        });
+        let (_, text) = shown(&observed(changes), clock::boot_now());
+        for (label, age) in [
+            ("Holder:    a, token 7, since ", "(15m ago by its clock)\n"),
+            ("Paused:    yes, by olga at ", "(1m15s ago)\n"),
+            (
+                "Request:   step-down of token 7 requested by olga at ",
+                "(1m15s ago); ",
+            ),
+        ] {
+            let line = text
+                .split_once(label)
+                .map(|(_, rest)| rest.split_once('Z').expect(rest));
+            let (date, rest) = line.unwrap_or_else(|| panic!("{label}: {text}"));
+            assert_eq!(date.len(), "2026-11-22T03:00:41".len(), "{text}");
+            assert!(rest.starts_with(&format!(" {age}")), "{text}");
+        }
+        for age in ["Z  15m1s  ", "Z  1m15s  pause"] {
+            assert_eq!(text.matches(age).count(), 1, "{age}: {text}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use leasehold_core::lock::{Entry, EntryMode};
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
-use leasehold_status::render::date;
+use leasehold_status::dates::date;
 
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",

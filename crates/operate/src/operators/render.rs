@@ -20,7 +20,7 @@ use leasehold_mongodb::store::mongo::operators::{
     ActionRecord, Content, LeaseRecord, RequestEffect, RequestRecord,
 };
 use leasehold_mongodb::store::mongo::{CommandResult, PastHolder};
-use leasehold_status::render::date;
+use leasehold_status::dates::{date, date_in_seconds};
 
 const HEADER: [&str; 9] = [
     "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
@@ -408,22 +408,28 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
     }
 }
 
+/// Returns the reason of an end, in words about the former holder. For a takeover, the document
+/// contains the new holder's reason.
+pub(super) fn end_reason(ended: &PastHolder) -> Option<&str> {
+    match ended.reason.as_deref() {
+        Some("took_over") => Some("expired"),
+        other => other,
+    }
+}
+
 pub(super) fn history(lease: &LeaseRecord) -> Vec<Row> {
     let ends = lease.history.iter().rev().map(|ended| {
-        // For a takeover, the document contains the new holder's reason.
-        let reason = ended.reason.as_deref().map(|reason| match reason {
-            "took_over" => "expired",
-            other => other,
-        });
         Row::new([
             or_dash(ended.token),
             or_dash(ended.identity.as_ref()),
             held_for(ended),
-            date(ended.ended_at),
-            or_dash(reason),
+            date_in_seconds(ended.ended_at),
+            or_dash(since(ended.ended_at).map(short)),
+            or_dash(end_reason(ended)),
         ])
     });
-    table(["TOKEN", "IDENTITY", "LED FOR", "ENDED", "REASON"], ends)
+    let header = ["TOKEN", "IDENTITY", "LED FOR", "ENDED", "AGE", "REASON"];
+    table(header, ends)
 }
 
 pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
@@ -433,14 +439,15 @@ pub(super) fn actions(lease: &LeaseRecord) -> Vec<Row> {
             None => action.action.clone(),
         };
         Row::new([
-            date(action.at),
+            date_in_seconds(action.at),
+            or_dash(since(action.at).map(short)),
             kind,
             or_dash(action.token),
             or_dash(action.by.as_ref()),
             action.reason.clone().unwrap_or_default(),
         ])
     });
-    table(["AT", "ACTION", "TOKEN", "BY", "REASON"], actions)
+    table(["AT", "AGE", "ACTION", "TOKEN", "BY", "REASON"], actions)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use leasehold_host::signals::Exit;
 use leasehold_mongodb::randomness::KernelRandomness;
 use leasehold_mongodb::store::mongo::operators::{Acted, ActionKind, LeaseRecord, Scope};
 use leasehold_mongodb::store::{Answer, Failure, RetryPolicy};
-use leasehold_status::render::date;
+use leasehold_status::dates::dated_by_holder;
 
 const DOING: &str = "repair the lease";
 
@@ -134,7 +134,7 @@ fn raised_message(lease: &LeaseRecord, at_least: Token) -> String {
         Some(holder) => format!(
             "{raised}; {} is still recorded as the holder (last renewal {}) and expires like any other holder",
             holder.identity,
-            date(holder.renewed_at)
+            dated_by_holder(holder.renewed_at, clock::wall_now())
         ),
         None => raised,
     }

@@ -73,8 +73,7 @@ fn role_news(transition: &Transition, not_started: Option<&str>) -> String {
         }
         (Role::Leader, _, None) => format!("stops leading: {}", reason.unwrap_or("unknown")),
         (Role::Stopping, _, _) => "stopped leading".to_owned(),
-        (_, Role::Follower, _) => "stands by".to_owned(),
-        (_, Role::Paused, _) => "stands by: the lease is paused".to_owned(),
+        (_, Role::Follower | Role::Paused, _) => transition.to.as_str().to_owned(),
         (_, Role::Stopping, _) => "stops".to_owned(),
         (_, Role::Unknown, _) => "leader unknown: no answer from MongoDB".to_owned(),
     }
@@ -104,5 +103,13 @@ mod tests {
             role_news(&transition, Some("permission denied")),
             "stops leading: the command was not started: permission denied (workload_exit)"
         );
+        for (to, news) in [(Role::Follower, "follower"), (Role::Paused, "paused")] {
+            let transition = Transition {
+                from: Role::Unknown,
+                to,
+                ..transition
+            };
+            assert_eq!(role_news(&transition, None), news);
+        }
     }
 }

@@ -7,7 +7,7 @@ use leasehold_core::lock::{Entry, EntryMode};
 use leasehold_guard::dispositions::signal_name;
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::{CommandResult, PastHolder};
-use leasehold_status::render::date;
+use leasehold_status::dates::date_in_seconds;
 
 impl ObservedLock<'_> {
     pub(crate) fn description(&self, store: &StoreInfo) -> String {
@@ -97,7 +97,7 @@ impl ObservedLock<'_> {
         let rows = newest.map(|success| {
             Row::new([
                 success.key.to_string(),
-                date(success.at),
+                date_in_seconds(success.at),
                 or_dash(self.by_store(success.at).map(short)),
             ])
         });
@@ -111,7 +111,7 @@ impl ObservedLock<'_> {
                 or_dash(end.identity.as_ref()),
                 or_dash(end.slot),
                 held_for(end),
-                date(end.ended_at),
+                date_in_seconds(end.ended_at),
                 or_dash(self.by_store(end.ended_at).map(short)),
                 or_dash(end.reason.as_ref()),
                 or_dash(result(end)),

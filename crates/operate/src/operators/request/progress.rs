@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::observed::{Evidence, Liveness, Silence};
-use super::super::render::{ineffective, is_done, request, short};
+use super::super::render::{end_reason, ineffective, is_done, request, short};
 use super::super::roll_call::{Roll, names};
 use super::super::{CommandOutcome, Leader, RequestResult};
 use super::decision::{is_standing, words};
@@ -206,7 +206,7 @@ impl Progress {
     fn reason<'a>(&self, lease: &'a LeaseRecord) -> Option<&'a str> {
         let mut ended = lease.history.iter().rev();
         let ended = ended.find(|ended| ended.token == self.before.holder_token());
-        ended.and_then(|ended| ended.reason.as_deref())
+        ended.and_then(end_reason)
     }
 
     /// Returns true if the former holder leads again, and no request ended its former leadership.

@@ -332,6 +332,12 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         (
             transfer("c"),
             no_change(),
+            vec![ended("took_over")],
+            "Superseded: b leads with token 8: a did not apply the transfer; its leadership ended with the reason expired",
+        ),
+        (
+            transfer("c"),
+            no_change(),
             vec![free(own()), b_leads()],
             "Superseded: b leads with token 8, not c",
         ),

@@ -142,8 +142,7 @@ impl Link {
                 format!("MongoDB has not answered yet{why}")
             }
             (LinkState::Connecting | LinkState::Lost, Some(since)) => {
-                let (date, seconds) = (now.date(since), now.boot.since(since).as_secs());
-                format!("not connected to MongoDB since {date} ({seconds} s){why}")
+                format!("not connected to MongoDB since {}{why}", now.dated(since))
             }
         }
     }

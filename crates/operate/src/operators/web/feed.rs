@@ -26,7 +26,7 @@ use leasehold_http::{Feed, StreamPlace};
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::PastHolder;
 use leasehold_mongodb::store::mongo::operators::{Content, LockRecord};
-use leasehold_status::render::date;
+use leasehold_status::dates::date;
 
 /// Minimum time between two events about changes, once a browser has all documents.
 const BATCH: Duration = Duration::from_millis(100);

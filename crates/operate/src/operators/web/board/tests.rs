@@ -302,7 +302,7 @@ fn the_connection_is_described_as_by_a_daemon() {
             LinkState::Lost,
             Some(&failure),
             Some(at(28)),
-            "not connected to MongoDB since 2001-09-09T01:46:40.000Z (372 s): no primary",
+            "not connected to MongoDB since 2001-09-09T01:46:40Z (6m12s ago): no primary",
         ),
     ] {
         assert_eq!(Link::of(state, why, since).description(now), expected);
