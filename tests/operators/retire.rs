@@ -96,7 +96,7 @@ async fn a_lease_of_a_killed_holder_with_a_candidate_is_not_retired() {
     b.wait_stream().await;
     let lease = name(&stage).await;
     a.kill();
-    let refusal = "in use: a candidate answers (b (unhealthy)); nothing written";
+    let refusal = "in use: candidates answer (b (unhealthy)); nothing written";
     retire(&stage, &lease, 1, refusal).await;
 }
 
@@ -105,7 +105,7 @@ async fn a_lease_in_use_is_not_retired() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let lease = name(&stage).await;
-    retire(&stage, &lease, 1, "in use: a candidate answers (a)").await;
+    retire(&stage, &lease, 1, "in use: candidates answer (a)").await;
     leasehold(&stage, &["leases", "retire", &lease, "--force"])
         .await
         .expect(1, &["in use: a writes to it; nothing written"]);
@@ -126,7 +126,7 @@ async fn a_lease_in_use_is_not_retired() {
     let check = "--workload-health-command=false";
     let b = stage.candidate("b").flag(check).start();
     b.wait_stream().await;
-    retire(&stage, &lease, 1, "in use: a candidate answers (b").await;
+    retire(&stage, &lease, 1, "in use: candidates answer (b").await;
     let document = stage.stored().get().await;
     let actions = document.get_array("actions").expect("a list");
     let is_retirement = |action: &Bson| {

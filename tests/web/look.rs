@@ -341,11 +341,14 @@ async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
     let state = browser.value(&cell(stage.lease(), "state")).await;
     assert_eq!(state, "was held");
     assert_eq!(browser.value(offered).await, 0, "an action would fail");
-    // The age of the last renewal before the outage is not evidence that a holder is gone.
+    // The age of the last renewal before the outage is neither evidence that a holder is gone, nor
+    // that it still holds the lease.
     let watch = format!(
-        "window.silent = []; new MutationObserver(() => {{ const found = {}; if (/^silent/.test(found)) window.silent.push(found); }}) \
-         .observe(document.querySelector('#rows'), {{ subtree: true, attributes: true, attributeFilter: ['class'] }})",
-        row_class(stage.lease())
+        "window.wrong = []; new MutationObserver(() => {{ const found = {} + {}; if (/^silent|^held unseen.*~([2-9]|\\d\\d)/.test(found) \
+         && !document.body.classList.contains('old')) window.wrong.push(found); }}) \
+         .observe(document.body, {{ subtree: true, attributes: true, attributeFilter: ['class'] }})",
+        row_class(stage.lease()),
+        cell(stage.lease(), "renewed")
     );
     browser.value(&watch).await;
     stage.set().cont(0);
@@ -360,7 +363,7 @@ async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
             row_class(stage.lease())
         ))
         .await;
-    assert_eq!(browser.value("window.silent").await, json!([]));
+    assert_eq!(browser.value("window.wrong").await, json!([]));
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
 }
@@ -409,8 +412,10 @@ async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
     // The leader renews for a while before it is killed.
     tokio::time::sleep(DaemonTimings::DEMO.lease_duration).await;
     a.kill();
+    // The last renewal becomes too old to count as recent.
+    tokio::time::sleep(DaemonTimings::DEMO.lease_duration / 2).await;
     let watch = format!(
-        "window.green = []; new MutationObserver(() => {{ const found = {}; if (/^(held|late) (?!unseen)/.test(found) \
+        "window.green = []; new MutationObserver(() => {{ const found = {}; if (/^held|^late (?!unseen)/.test(found) \
          && !document.body.classList.contains('old')) window.green.push(found); }}) \
          .observe(document.body, {{ subtree: true, attributes: true, attributeFilter: ['class'] }})",
         row_class(lease)

@@ -15,7 +15,7 @@ const FIRST_KEYS: [(&str, &str); 7] = [
     ("identity.name", "Candidate name"),
     ("mongodb.uri_file", "File with the connection string"),
     ("status.directory", "Directory of the status files"),
-    ("http.listen", "HTTP"),
+    ("http.listen", "HTTP API"),
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
 const FIRST_HEADING: &str = "Configuration options";

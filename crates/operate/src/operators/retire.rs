@@ -88,7 +88,7 @@ async fn answered(
     let present = session.candidates(name, |it| !it.is_empty(), say).await?;
     let refusal = || {
         CommandOutcome::refused(format!(
-            "in use: a candidate answers ({}); nothing written. Stop all candidates first",
+            "in use: candidates answer ({}); nothing written. Stop all candidates first",
             names(&present)
         ))
     };

@@ -112,13 +112,6 @@ function showDeleted() {
   details.doc = null;
 }
 
-// How the command of a lock's holder ended.
-function result(past) {
-  if (past.signal) return `, ${past.signal_name}`;
-  if (past.exit_code == null) return "";
-  return `, exit ${past.exit_code}${past.leftovers_stopped ? ", leftovers stopped" : ""}`;
-}
-
 const parsed = (past) => ({ ...past, from: Date.parse(past.acquired_at), to: Date.parse(past.ended_at) });
 
 function renderDetails() {

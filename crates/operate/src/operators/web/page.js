@@ -10,8 +10,8 @@ const OUTAGE_SHOWN_MS = 900_000; // A past outage remains on the page for this t
 const GROUPS = { attention: "Attention", lease: "Leases", lock: "Locks", foreign: "Other documents" };
 // The filter of each summary button.
 const ONLY = {
-  leases: ({ doc }, found) => doc.kind === "lease" && ["held", "unknown", "late"].includes(found),
-  locks: ({ doc }, found) => doc.kind === "lock" && ["held", "unknown", "late", "kept"].includes(found),
+  leases: ({ doc }, found) => doc.kind === "lease" && ["held", "late"].includes(found),
+  locks: ({ doc }, found) => doc.kind === "lock" && ["held", "late", "kept"].includes(found),
   silent: (_, found) => isGone(found),
   unclaimed: ({ doc, at }, _, now) => isUnclaimed(doc, at, now),
   paused: ({ doc }) => Boolean(doc.paused),

@@ -94,9 +94,10 @@ function holderState(entry, at, now) {
   if (entry.over) return isKept(entry, now) ? "kept" : "free";
   const silent = silence(entry, at, now);
   if (silent >= entry.lease_duration_ms) return "expired";
-  const written = entry.renewal_seen || isAwaited(entry, now) ? 0 : since(entry.renewed_at, now);
+  const [written, isOld] = [entry.renewal_seen ? 0 : since(entry.renewed_at, now), (ms) => ms > entry.lease_duration_ms / 4];
+  if (isOld(written) && !isOld(silent) && isAwaited(entry, now)) return "unknown";
   if (written >= entry.lease_duration_ms) return "silent";
-  if (Math.max(silent, written) > entry.lease_duration_ms / 4) return "late";
+  if (isOld(Math.max(silent, written))) return "late";
   return isMisdated(entry, silent, now) ? "unknown" : "held";
 }
 
@@ -260,9 +261,16 @@ function calmNotes(doc, now) {
     const ago = -rest(ended, now);
     parts.push(`last held by ${ended.identity}${ago >= 0 ? `, ended ${duration(ago)} ago` : ""}`);
   } else if (last) {
-    parts.push(`before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${endReason(last) || "no reason known"})`);
+    parts.push(`before: ${last.identity || "?"}, ended ${duration(since(last.ended_at, now))} ago (${endReason(last) || "no reason known"}${result(last)})`);
   }
   return parts.join("; ");
+}
+
+// How the command of a lock's holder ended.
+function result(past) {
+  if (past.signal) return `, ${past.signal_name}`;
+  if (past.exit_code == null) return "";
+  return `, exit ${past.exit_code}${past.leftovers_stopped ? ", leftovers stopped" : ""}`;
 }
 
 // For a takeover, the document contains the new holder's reason.
