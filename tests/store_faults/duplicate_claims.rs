@@ -73,7 +73,9 @@ async fn a_leader_yields_to_a_renewing_twin_at_the_next_renewal() {
 async fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due() {
     // The next renewal is three seconds away.
     let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
-    let a = stage.candidate("a").leading(LONG).await;
+    // Other tests write to the shared set, so by default the candidate could choose hints.
+    let a = stage.candidate("a").flag("--mongodb-watch=stream");
+    let a = a.leading(LONG).await;
     a.wait_renewal(LONG).await;
     let stored = stage.stored();
     let claim = stored.claim().await.expect("a claim");
