@@ -127,9 +127,10 @@ async fn on_a_busy_deployment_the_log_says_why_hints_are_not_used() {
 
 /// Starts the leader `a` and its follower `b`, which observe the write rate often.
 async fn attentive_pair(stage: &Stage) -> (Daemon, Daemon) {
-    let often = "--mongodb-heartbeat=500ms";
-    let a = stage.candidate("a").flag(often).leading(LONG).await;
-    let b = stage.candidate("b").flag(often).following("a", LONG).await;
+    let flags = ["--mongodb-watch=auto", "--mongodb-heartbeat=500ms"];
+    let a = stage.candidate("a").flags(flags).leading(LONG).await;
+    let b = stage.candidate("b").flags(flags);
+    let b = b.following("a", LONG).await;
     (a, b)
 }
 

@@ -81,7 +81,8 @@ impl Stage {
         COLLECTION
     }
 
-    /// Returns a builder for a candidate.
+    /// Returns a builder for a candidate. It follows a change stream, because by default its choice
+    /// would depend on the writes of other tests to a shared set.
     pub fn candidate(&self, identity: &str) -> DaemonBuilder {
         Daemon::builder(&self.program)
             .lease(LEASE)
@@ -91,6 +92,7 @@ impl Stage {
             .handoff_delay("0s")
             .flag("--log-level=debug")
             .flag(&format!("--mongodb-database={}", self.database))
+            .flag("--mongodb-watch=stream")
     }
 
     /// Returns the name of the lease.

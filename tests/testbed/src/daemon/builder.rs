@@ -174,8 +174,13 @@ impl DaemonBuilder {
         self
     }
 
-    /// Adds a flag, as `--name=value`.
+    /// Adds a flag, as `--name=value`. A second `--mongodb-watch` replaces the first, because a
+    /// stage sets this flag.
     pub fn flag(mut self, flag: &str) -> Self {
+        const WATCH: &str = "--mongodb-watch=";
+        if flag.starts_with(WATCH) {
+            self.flags.retain(|earlier| !earlier.starts_with(WATCH));
+        }
         self.flags.push(flag.to_owned());
         self
     }

@@ -109,12 +109,14 @@ impl World {
 
     /// Returns an operation as the process's adapter sends it. Only candidates that write hints
     /// declare their renewal interval.
-    pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
+    pub(super) fn declared_by(&mut self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
-        let hints = self.processes[process].hints_usable;
+        let p = &mut self.processes[process];
+        let hints = p.hints_usable;
         if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
             &mut operation
         {
+            p.hints_interval = acquisition.renew_interval;
             acquisition.renew_interval = declared(acquisition.renew_interval.filter(|_| hints));
         }
         operation
@@ -123,7 +125,7 @@ impl World {
     /// Returns what a renewal of the process declares.
     pub(super) fn declared_by_renewal(&self, process: usize) -> Option<Duration> {
         let p = &self.processes[process];
-        declared(p.hints_usable.then(|| p.tunables.timings.renew_interval()))
+        declared(p.hints_interval.filter(|_| p.hints_usable))
     }
 
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {

@@ -126,10 +126,10 @@ impl Calls for Leases {
             reads: planted!(LocalReadConcern),
             writes: planted!(WriteConcernOne),
         };
-        let machine = &world.machines[world.processes[process].machine];
-        let wall = machine.wall_skew / 1_000_000;
         let operation = &world.declared_by(process, operation);
         let declares = world.declared_by_renewal(process);
+        let machine = &world.machines[world.processes[process].machine];
+        let wall = machine.wall_skew / 1_000_000;
         let write = |stored: &mut Stored| {
             let standby = stored.lease().and_then(|lease| lease.standby.clone());
             if !stored.write(&machine.identity, wall, operation) {

@@ -84,6 +84,8 @@ pub(super) struct Process {
     pub(super) holder_leaves_none: bool,
     /// True if the process found the collection of hints when it last opened a stream.
     pub(super) hints_usable: bool,
+    /// The renewal interval of the last acquisition, which later renewals declare.
+    pub(super) hints_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
     /// The number of effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
@@ -173,6 +175,7 @@ impl Process {
             newest: None,
             holder_leaves_none: false,
             hints_usable: false,
+            hints_interval: None,
             neighbour: Neighbour::default(),
             dies_after: None,
             streams: machine.streams || machine.hints,
