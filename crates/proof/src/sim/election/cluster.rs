@@ -192,7 +192,6 @@ impl Protocol for Leases {
             world.prioritize(&mut priorities);
             world.draw_hints();
         }
-        world.notice_hints();
         world
     }
 

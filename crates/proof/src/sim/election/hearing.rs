@@ -98,8 +98,7 @@ impl World {
                 match watch {
                     Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened => {
                         hearing.open = true;
-                        // A frozen process may receive this event after the stream has closed.
-                        hearing.late_stream = p.stream.late || *watch == Watch::LateStreamOpened;
+                        hearing.late_stream = p.stream.late;
                         hearing.reads_renewals = p.stream.hints || p.stream.late;
                         (hearing.informing, hearing.informed) = (None, false);
                     }

@@ -1,6 +1,5 @@
 //! The capped collection of hints, and the cursors on it. Candidates and operators write the
-//! hints. A hint may be lost, late, repeated or false. The collection may be missing at the start,
-//! because candidates create it only on a busy deployment, and it may be dropped.
+//! hints. A hint may be lost, late, repeated or false, and the collection may be dropped.
 
 use std::time::Duration;
 
@@ -15,8 +14,6 @@ use crate::election::{Claim, Declared, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
-/// The longest time until a candidate notices that it may use hints.
-const NOTICED_IN: u64 = 60 * SECOND;
 /// The time that followers need to learn when the renewals happen.
 const LEARNED_IN: u64 = 45 * SECOND;
 
@@ -30,23 +27,10 @@ pub(super) struct Hints {
 
 impl Hints {
     pub(super) fn new(seed: u64) -> Self {
-        let mut creation = Rng::new(seed, 22);
-        let at_first = creation.one_in(2);
         Self {
             dice: Rng::new(seed, 15),
-            gone_until: match at_first {
-                true => 0,
-                false => creation.between(1, 300) * SECOND,
-            },
             ..Self::default()
         }
-    }
-}
-
-fn declared(interval: Option<Duration>) -> Option<Duration> {
-    match planted!(WrongIntervalDeclared) {
-        true => interval.map(|interval| interval * 3 / 2),
-        false => interval,
     }
 }
 
@@ -68,31 +52,12 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
-    /// Makes each candidate try to use hints some time after the collection exists.
-    pub(super) fn notice_hints(&mut self) {
-        let latest = NOTICED_IN / SECOND;
-        let at = self.own.hints.gone_until + self.own.hints.dice.between(1, latest) * SECOND;
-        self.at(at, |world| {
-            for process in world.live.clone() {
-                let p = &world.processes[process];
-                if world.machines[p.machine].hints && !p.hints_usable {
-                    world.stream_reopens(process);
-                }
-            }
-        });
-    }
-
-    /// Returns true if a process that opens a stream now finds the collection of hints.
-    pub(super) fn finds_hints(&self, process: usize) -> bool {
-        let p = &self.processes[process];
-        let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
-        self.machines[p.machine].hints && there
-    }
-
     /// Returns true if a process would open a cursor on hints now. The collection must exist, and
     /// the last holder that the adapter saw must write hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
-        self.finds_hints(process) && !self.processes[process].holder_leaves_none
+        let p = &self.processes[process];
+        let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
+        self.machines[p.machine].hints && there && !p.holder_leaves_none
     }
 
     pub(super) fn choose_stream(&mut self, process: usize) {
@@ -109,28 +74,24 @@ impl World {
 
     /// Returns an operation as the process's adapter sends it. Only candidates that write hints
     /// declare their renewal interval.
-    pub(super) fn declared_by(&mut self, process: usize, operation: &Operation) -> Operation {
+    pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
-        let p = &mut self.processes[process];
-        let hints = p.hints_usable;
+        let hints = self.machines[self.processes[process].machine].hints;
         if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
             &mut operation
         {
-            p.hints_interval = acquisition.renew_interval;
-            acquisition.renew_interval = declared(acquisition.renew_interval.filter(|_| hints));
+            let interval = acquisition.renew_interval.filter(|_| hints);
+            acquisition.renew_interval = match planted!(WrongIntervalDeclared) {
+                true => interval.map(|interval| interval * 3 / 2),
+                false => interval,
+            };
         }
         operation
     }
 
-    /// Returns what a renewal of the process declares.
-    pub(super) fn declared_by_renewal(&self, process: usize) -> Option<Duration> {
-        let p = &self.processes[process];
-        declared(p.hints_interval.filter(|_| p.hints_usable))
-    }
-
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
-        let p = &self.processes[process];
-        if p.hints_usable && is_hinted(kind) && !self.machines[p.machine].stale {
+        let machine = &self.machines[self.processes[process].machine];
+        if machine.hints && is_hinted(kind) && !machine.stale {
             let at = self.now + self.own.hints.dice.between(1, 3) * MS;
             self.at(at, move |world| world.hint_lands(Some(process)));
         }
@@ -199,7 +160,6 @@ impl World {
     /// Drops the collection for a while. The server closes the cursors on the collection.
     pub(super) fn drop_hints(&mut self, length: u64) {
         self.own.hints.gone_until = self.now + length;
-        self.notice_hints();
         for process in self.live.clone() {
             if self.processes[process].stream.hints && !planted!(DroppedHintsKept) {
                 self.stream_ends(process);
@@ -211,15 +171,6 @@ impl World {
         let revision = |stored: &Stored| stored.lease().map(|lease| lease.revision);
         if revision(before) != revision(after) {
             let claim = after.lease().and_then(claim_of);
-            let declares = |stored: &Stored| {
-                let holder = stored.lease()?.holder.as_ref()?;
-                Some((holder.claim, holder.renew_interval.is_some()))
-            };
-            let began = declares(before)
-                .zip(declares(after))
-                .is_some_and(|(before, after)| before.0 == after.0 && !before.1 && after.1);
-            self.coverage
-                .hit_if(began, Hit::Path(Path::HintsDeclaredLate));
             self.own.hints.renewed = claim.map(|claim| (claim, self.now));
         }
     }
@@ -286,7 +237,7 @@ impl World {
             machine.clock.rate == 1000
                 && !p.supervises
                 && !p.facts.foreign
-                && (*process == leader && (p.hints_usable || routed)
+                && (*process == leader && (machine.hints || routed)
                     || read && eager && !p.facts.holds)
         };
         let followed = self.live.len() > 1 && self.own.forks.is_empty();

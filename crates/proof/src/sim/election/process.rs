@@ -82,10 +82,6 @@ pub(super) struct Process {
     /// The newest document that the adapter knows. The adapter applies events to this document.
     pub(super) newest: Option<Lease>,
     pub(super) holder_leaves_none: bool,
-    /// True if the process found the collection of hints when it last opened a stream.
-    pub(super) hints_usable: bool,
-    /// The renewal interval of the last acquisition, which later renewals declare.
-    pub(super) hints_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
     /// The number of effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
@@ -174,8 +170,6 @@ impl Process {
             stream: Stream::default(),
             newest: None,
             holder_leaves_none: false,
-            hints_usable: false,
-            hints_interval: None,
             neighbour: Neighbour::default(),
             dies_after: None,
             streams: machine.streams || machine.hints,
