@@ -233,6 +233,12 @@ mutations! {
     /// A hint carries a document, and the follower applies the document without a read.
     HintTrusted:
         "a hint causes a read, and its content affects no decision",
+    /// A leader declares its renewal interval with each renewal, although it writes no hints.
+    DeclaredWithoutHints:
+        "a holder declares its renewal interval only while it writes hints",
+    /// A candidate follows hints as soon as it may, although the holder writes none.
+    HintsOfNoneFollowed:
+        "a follower follows hints only while the holder writes them",
     DroppedHintsKept:
         "hints are followed only while their collection exists",
     DeposedHintsKept:

@@ -192,6 +192,7 @@ impl Protocol for Leases {
             world.prioritize(&mut priorities);
             world.draw_hints();
         }
+        world.notice_hints();
         world
     }
 
@@ -227,7 +228,7 @@ impl Protocol for Leases {
         }
         world.found(streams_are_checked::check_peace(world.on_a_stale_stream()));
         world.found(healing::check_child(world.leads_without_child()));
-        world.kill_leader_read_in_phase();
+        world.end_leadership_in_peace();
     }
 
     /// Checks I9 by running the seed again with wall clocks that never jump.

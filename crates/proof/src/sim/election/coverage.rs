@@ -64,6 +64,8 @@ closed! {
         WentBackRefuted => "a linearizable read shows that the store did not go back",
         ReservationUsed => "the candidate of a reservation acquires the lease",
         ReservationWaited => "another candidate acquires the lease after a reservation",
+        HintsDeclaredLate => "a leader begins to write hints during its leadership",
+        TimelyHandoff => "a follower that a hint or an event wakes acquires a released lease",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "the standby acquires the lease",
         HeadStartWaited => "another candidate acquires the lease after the standby's head start",

@@ -128,9 +128,13 @@ impl FileThread {
         self.called = true;
     }
 
+    /// Requests a flush. As in `elector/host.rs`, the process ignores the answers of earlier flushes.
     pub(super) fn flush(&mut self) {
         self.called = true;
-        self.flushes += 1;
+        self.flushes = 1;
+        if let Some(writing) = &mut self.writing {
+            writing.flushes = 0;
+        }
     }
 
     /// Returns the time when the next round is due if no call wakes the thread; `None` during a

@@ -98,7 +98,8 @@ impl World {
                 match watch {
                     Watch::Opened | Watch::LateStreamOpened | Watch::HintsOpened => {
                         hearing.open = true;
-                        hearing.late_stream = p.stream.late;
+                        // A frozen process may receive this event after the stream has closed.
+                        hearing.late_stream = p.stream.late || *watch == Watch::LateStreamOpened;
                         hearing.reads_renewals = p.stream.hints || p.stream.late;
                         (hearing.informing, hearing.informed) = (None, false);
                     }

@@ -1,5 +1,6 @@
 //! The capped collection of hints, and the cursors on it. Candidates and operators write the
-//! hints. A hint may be lost, late, repeated or false, and the collection may be dropped.
+//! hints. A hint may be lost, late, repeated or false. The collection may be missing at the start,
+//! because candidates create it only on a busy deployment, and it may be dropped.
 
 use std::time::Duration;
 
@@ -8,14 +9,20 @@ use super::coverage::{Call, Hit, Path};
 use super::document::{Stored, claim_of};
 use super::faults::Fault;
 use super::invariants::takeovers_are_timely::{self as timely, Takeover};
-use super::process::Process;
+use super::process::{Class, Process};
 use crate::election::mutation::planted;
-use crate::election::{Claim, Declared, Operation, Watch};
+use crate::election::{Claim, Declared, Input, Operation, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
+/// The longest time until a candidate notices that it may use hints.
+const NOTICED_IN: u64 = 60 * SECOND;
 /// The time that followers need to learn when the renewals happen.
 const LEARNED_IN: u64 = 45 * SECOND;
+/// The longest time from SIGTERM to the release, which the workload may delay.
+const RELEASED_IN: u64 = 60 * SECOND;
+/// The time after which a missing handoff is reported.
+const ACQUIRED_IN: u64 = 10 * SECOND;
 
 #[derive(Default)]
 pub(super) struct Hints {
@@ -27,10 +34,23 @@ pub(super) struct Hints {
 
 impl Hints {
     pub(super) fn new(seed: u64) -> Self {
+        let mut creation = Rng::new(seed, 22);
+        let at_first = creation.one_in(2);
         Self {
             dice: Rng::new(seed, 15),
+            gone_until: match at_first {
+                true => 0,
+                false => creation.between(1, 300) * SECOND,
+            },
             ..Self::default()
         }
+    }
+}
+
+fn declared(interval: Option<Duration>) -> Option<Duration> {
+    match planted!(WrongIntervalDeclared) {
+        true => interval.map(|interval| interval * 3 / 2),
+        false => interval,
     }
 }
 
@@ -52,12 +72,32 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
+    /// Makes each candidate try to use hints some time after the collection exists.
+    pub(super) fn notice_hints(&mut self) {
+        let latest = NOTICED_IN / SECOND;
+        let at = self.own.hints.gone_until + self.own.hints.dice.between(1, latest) * SECOND;
+        self.at(at, |world| {
+            for process in world.live.clone() {
+                let p = &world.processes[process];
+                if world.machines[p.machine].hints && !p.hints_usable {
+                    world.stream_reopens(process);
+                }
+            }
+        });
+    }
+
+    /// Returns true if a process that opens a stream now finds the collection of hints.
+    pub(super) fn finds_hints(&self, process: usize) -> bool {
+        let p = &self.processes[process];
+        let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
+        self.machines[p.machine].hints && there
+    }
+
     /// Returns true if a process would open a cursor on hints now. The collection must exist, and
     /// the last holder that the adapter saw must write hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
-        let p = &self.processes[process];
-        let there = self.has_hints() || (planted!(DroppedHintsKept) && p.stream.hints_before);
-        self.machines[p.machine].hints && there && !p.holder_leaves_none
+        let leaves_none = self.processes[process].holder_leaves_none;
+        self.finds_hints(process) && (!leaves_none || planted!(HintsOfNoneFollowed))
     }
 
     pub(super) fn choose_stream(&mut self, process: usize) {
@@ -74,24 +114,29 @@ impl World {
 
     /// Returns an operation as the process's adapter sends it. Only candidates that write hints
     /// declare their renewal interval.
-    pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
+    pub(super) fn declared_by(&mut self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
-        let hints = self.machines[self.processes[process].machine].hints;
+        let p = &mut self.processes[process];
+        let hints = p.hints_usable;
         if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
             &mut operation
         {
-            let interval = acquisition.renew_interval.filter(|_| hints);
-            acquisition.renew_interval = match planted!(WrongIntervalDeclared) {
-                true => interval.map(|interval| interval * 3 / 2),
-                false => interval,
-            };
+            p.tenure_interval = acquisition.renew_interval;
+            acquisition.renew_interval = declared(acquisition.renew_interval.filter(|_| hints));
         }
         operation
     }
 
+    /// Returns what a renewal of the process declares.
+    pub(super) fn declared_by_renewal(&self, process: usize) -> Option<Duration> {
+        let p = &self.processes[process];
+        let hints = p.hints_usable || planted!(DeclaredWithoutHints);
+        declared(p.tenure_interval.filter(|_| hints))
+    }
+
     pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
-        let machine = &self.machines[self.processes[process].machine];
-        if machine.hints && is_hinted(kind) && !machine.stale {
+        let p = &self.processes[process];
+        if p.hints_usable && is_hinted(kind) && !self.machines[p.machine].stale {
             let at = self.now + self.own.hints.dice.between(1, 3) * MS;
             self.at(at, move |world| world.hint_lands(Some(process)));
         }
@@ -160,6 +205,7 @@ impl World {
     /// Drops the collection for a while. The server closes the cursors on the collection.
     pub(super) fn drop_hints(&mut self, length: u64) {
         self.own.hints.gone_until = self.now + length;
+        self.notice_hints();
         for process in self.live.clone() {
             if self.processes[process].stream.hints && !planted!(DroppedHintsKept) {
                 self.stream_ends(process);
@@ -171,13 +217,54 @@ impl World {
         let revision = |stored: &Stored| stored.lease().map(|lease| lease.revision);
         if revision(before) != revision(after) {
             let claim = after.lease().and_then(claim_of);
+            let declares = |stored: &Stored| {
+                let holder = stored.lease()?.holder.as_ref()?;
+                Some((holder.claim, holder.renew_interval.is_some()))
+            };
+            let began = declares(before)
+                .zip(declares(after))
+                .is_some_and(|(before, after)| before.0 == after.0 && !before.1 && after.1);
+            self.coverage
+                .hit_if(began, Hit::Path(Path::HintsDeclaredLate));
             self.own.hints.renewed = claim.map(|claim| (claim, self.now));
         }
     }
 
-    /// Kills the leader long after the last fault. A follower that reads each renewal on time must
-    /// take over when the lease has expired, because the run contains no other cause of delay.
-    pub(super) fn kill_leader_read_in_phase(&mut self) {
+    /// Ends the leadership long after the last fault. Half of the leaders release the lease, and the
+    /// others are killed.
+    pub(super) fn end_leadership_in_peace(&mut self) {
+        match self.own.hints.dice.one_in(2) {
+            true => self.hand_off(),
+            false => self.kill_leader_read_in_phase(),
+        }
+    }
+
+    /// Sends SIGTERM to the leader. A follower must acquire the released lease soon, because the
+    /// leader's hint or an event of the stream wakes the follower.
+    fn hand_off(&mut self) {
+        let is_woken = |p: &Process| {
+            let stream = &p.stream;
+            stream.open && !stream.late && !stream.stale && !stream.silent
+        };
+        let Some(leader) = self.followed_leader(is_woken) else {
+            return;
+        };
+        self.input(leader, Class::Machine, Input::StepDown);
+        let is_free = |world: &Self| world.own.hints.renewed.is_none();
+        self.run_until(self.now + RELEASED_IN, is_free);
+        if !is_free(self) {
+            return;
+        }
+        let released = self.now;
+        self.run_until(released + ACQUIRED_IN, |world| !is_free(world));
+        self.coverage.hit(Hit::Path(Path::TimelyHandoff));
+        let after = Duration::from_nanos(self.now - released);
+        self.found(timely::check_handoff(after));
+    }
+
+    /// Kills the leader. A follower that reads each renewal on time must take over when the lease
+    /// has expired, because the run contains no other cause of delay.
+    fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;
         };
@@ -216,29 +303,37 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if every process runs without delay at the rate of true time, and every
-    /// follower follows hints, or follows a late stream and has the leader's renewal interval.
+    /// Returns the leader if followers learn of its renewals in time. Each follower follows hints, or
+    /// follows a late stream and assumes the leader's renewal interval.
     fn timely_leader(&self) -> Option<usize> {
-        let leader = self
-            .live
-            .iter()
-            .copied()
-            .find(|p| self.processes[*p].leads_now)?;
-        let interval = |p: &Process| p.tunables.timings.renew_interval();
         let routed = self.faults.has(Fault::Routers);
+        let leader = &self.processes[self.leader()?];
+        let is_timely = |p: &Process| {
+            // Without a declared interval, a follower assumes its own.
+            let assumed = Some(p.tunables.timings.renew_interval());
+            let late = p.stream.late && leader.tenure_interval == assumed;
+            p.stream.open && (p.stream.hints && self.machines[p.machine].hints || late)
+        };
+        let leader = self.followed_leader(is_timely)?;
+        (self.processes[leader].hints_usable || routed).then_some(leader)
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let leads = |p: &usize| self.processes[*p].leads_now;
+        self.live.iter().copied().find(leads)
+    }
+
+    /// Returns the leader if every process runs without delay at the rate of true time, and every
+    /// follower may acquire the lease and `follows`.
+    fn followed_leader(&self, follows: impl Fn(&Process) -> bool) -> Option<usize> {
+        let leader = self.leader()?;
         let free = |process: &usize| {
             let p = &self.processes[*process];
-            let machine = &self.machines[p.machine];
             let eager = p.facts.stay_out.is_none() && p.facts.exit_until.is_none();
-            let hints = p.stream.open && p.stream.hints && machine.hints;
-            let late =
-                p.stream.open && p.stream.late && interval(p) == interval(&self.processes[leader]);
-            let read = hints || late;
-            machine.clock.rate == 1000
+            self.machines[p.machine].clock.rate == 1000
                 && !p.supervises
                 && !p.facts.foreign
-                && (*process == leader && (machine.hints || routed)
-                    || read && eager && !p.facts.holds)
+                && (*process == leader || eager && !p.facts.holds && follows(p))
         };
         let followed = self.live.len() > 1 && self.own.forks.is_empty();
         (followed && self.own.damages.is_empty() && self.live.iter().all(free)).then_some(leader)

@@ -126,13 +126,20 @@ impl Calls for Leases {
             reads: planted!(LocalReadConcern),
             writes: planted!(WriteConcernOne),
         };
+        let operation = &world.declared_by(process, operation);
+        let declares = world.declared_by_renewal(process);
         let machine = &world.machines[world.processes[process].machine];
         let wall = machine.wall_skew / 1_000_000;
-        let operation = &world.declared_by(process, operation);
         let write = |stored: &mut Stored| {
             let standby = stored.lease().and_then(|lease| lease.standby.clone());
             if !stored.write(&machine.identity, wall, operation) {
                 return (Outcome::Rejected, None);
+            }
+            if let (Operation::Renew { .. }, Some(lease)) = (operation, stored.lease_mut()) {
+                let holder = lease.holder.as_mut();
+                holder
+                    .into_iter()
+                    .for_each(|holder| holder.renew_interval = declares);
             }
             if let (false, Some(lease)) = (machine.stands_by, stored.lease_mut()) {
                 lease.standby = standby;

@@ -82,6 +82,10 @@ pub(super) struct Process {
     /// The newest document that the adapter knows. The adapter applies events to this document.
     pub(super) newest: Option<Lease>,
     pub(super) holder_leaves_none: bool,
+    /// True if the process found the collection of hints when it last opened a stream.
+    pub(super) hints_usable: bool,
+    /// The renewal interval of the last acquisition. A reload does not change it.
+    pub(super) tenure_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
     /// The number of effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
@@ -170,6 +174,8 @@ impl Process {
             stream: Stream::default(),
             newest: None,
             holder_leaves_none: false,
+            hints_usable: false,
+            tenure_interval: None,
             neighbour: Neighbour::default(),
             dies_after: None,
             streams: machine.streams || machine.hints,

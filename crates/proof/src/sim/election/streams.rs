@@ -114,6 +114,7 @@ impl World {
         }
         let stale = machine.stale && self.set.is_deposed_up();
         let hints = self.follows_hints(process);
+        self.processes[process].hints_usable = self.finds_hints(process);
         if !hints && !self.machines[self.processes[process].machine].streams {
             return self.lacks_streams(process);
         }

@@ -122,7 +122,11 @@ impl World {
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
                 Effect::ReopenStream => self.stream_reopens(process),
-                Effect::Demote => self.processes[process].files.flush(),
+                Effect::Demote => {
+                    let p = &mut self.processes[process];
+                    p.files.flush();
+                    p.inbox.retain(|(class, _)| *class != Class::Demoted);
+                }
                 Effect::Workload(order) => self.order(process, order),
                 Effect::Remember {
                     claim,

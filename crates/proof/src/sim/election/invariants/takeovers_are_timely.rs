@@ -1,5 +1,6 @@
 //! A follower of hints or of a late stream takes over soon after the lease ends, although it reads
-//! each renewal only once (*Hints* in `docs/protocol.md`).
+//! each renewal only once. A follower of hints or of a prompt stream acquires a released lease soon
+//! (*Hints* in `docs/protocol.md`).
 
 use std::time::Duration;
 
@@ -22,6 +23,18 @@ pub(crate) struct Takeover {
 pub(crate) fn check(takeover: Takeover) -> Option<Violation> {
     let most = takeover.lease_duration + SEEN_WITHIN + HEAD_START + CALLS;
     require(takeover.after <= most, "takeovers are timely", &takeover)
+}
+
+/// Checks the time from the release to the next acquisition.
+pub(crate) fn check_handoff(after: Duration) -> Option<Violation> {
+    let most = SEEN_WITHIN + HEAD_START + CALLS;
+    require(after <= most, "handoffs are timely", &after)
+}
+
+#[test]
+fn a_late_handoff_is_found() {
+    assert_eq!(check_handoff(Duration::from_millis(390)), None);
+    assert!(check_handoff(Duration::from_millis(391)).is_some());
 }
 
 #[test]
