@@ -77,6 +77,29 @@ fn each_policy_has_one_condition() {
     }
 }
 
+/// The match condition exempts a write to the own pod if all other validations admit the write, so
+/// only the first validations may depend on whether the pod is the own pod.
+#[test]
+fn only_the_first_two_validations_restrict_writes_to_other_pods_alone() {
+    let rendered = Objects::parse(&render_chart(&cluster_chart(), &[]).unwrap());
+    let policy = rendered.named("ValidatingAdmissionPolicy", "labels.leasehold.dev");
+    let spec = &policy["spec"];
+    let condition = spec["matchConditions"][0]["expression"].as_str().unwrap();
+    let validations = spec["validations"].as_array().unwrap().iter();
+    for (number, validation) in validations.enumerate() {
+        let expression = validation["expression"].as_str().unwrap();
+        assert_eq!(expression.starts_with("variables.own ||"), number < 2);
+        let expression = expression
+            .replace("variables.ours", "ours")
+            .replace(
+                "variables.labelsBefore",
+                "oldObject.metadata.?labels.orValue({})",
+            )
+            .replace("variables.labels", "object.metadata.?labels.orValue({})");
+        assert_eq!(condition.contains(&format!("({expression})")), number >= 2);
+    }
+}
+
 /// A change of the value therefore restarts no pod.
 #[test]
 fn the_source_of_the_rights_does_not_change_the_pods() {
