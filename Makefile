@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost screenshots lint deny advisories workflows msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost recipes-third-party screenshots lint deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -207,6 +207,13 @@ policy-cost: ## the cost of admission policies with 200 releases, a table of doc
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(CARGO) test --workspace --test chart -- policy_cost --ignored --nocapture
+
+recipes-third-party: ## the recipes of external-dns and the OpenTelemetry Collector, which Go builds (the first time 15 minutes)
+	@$(TESTBED)/ensure-tools
+	@$(TESTBED)/fetch-mongod >/dev/null
+	@$(TESTBED)/fetch-kubernetes >/dev/null
+	$(CARGO) build --workspace --bins
+	$(CARGO) test --workspace --test site -- --ignored opentelemetry external_dns
 
 clean: ## remove the build output
 	$(CARGO) clean

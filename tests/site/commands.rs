@@ -20,7 +20,7 @@ fn on_the_shared_set(page: &'static str) {
             return;
         }
         let kubernetes = match page {
-            OPERATOR => Some(Kubernetes::start().await),
+            OPERATOR | EXTERNAL_DNS => Some(Kubernetes::start().await),
             _ => None,
         };
         if let Some(kubernetes) = &kubernetes {
@@ -31,15 +31,17 @@ fn on_the_shared_set(page: &'static str) {
     });
 }
 
-/// This recipe also needs an API server.
+/// These recipes also need an API server.
 const OPERATOR: &str = "docs/recipes/operator.md";
+const EXTERNAL_DNS: &str = "docs/recipes/external-dns.md";
 
 /// Declares a test for each page whose commands run on the shared replica set.
 macro_rules! pages_on_the_shared_set {
-    ($($name:ident => $page:literal,)*) => {
+    ($($(#[$attribute:meta])* $name:ident => $page:literal,)*) => {
         const ON_THE_SHARED_SET: &[&str] = &[$($page),*];
 
-        $(#[test]
+        $($(#[$attribute])*
+        #[test]
         fn $name() {
             on_the_shared_set($page);
         })*
@@ -55,6 +57,11 @@ pages_on_the_shared_set! {
     the_recipe_for_java_migrations_works => "docs/recipes/java-migrations.md",
     the_recipe_for_asyncio_works => "docs/recipes/asyncio.md",
     the_recipe_for_collectors_works => "docs/recipes/collector.md",
+    the_recipe_for_telegraf_works => "docs/recipes/telegraf.md",
+    #[ignore = "Go builds for minutes: make recipes-third-party"]
+    the_recipe_for_opentelemetry_works => "docs/recipes/opentelemetry.md",
+    #[ignore = "Go builds for minutes: make recipes-third-party"]
+    the_recipe_for_external_dns_works => "docs/recipes/external-dns.md",
     the_recipe_for_operators_works => "docs/recipes/operator.md",
     the_recipe_for_celery_works => "docs/recipes/celery-beat.md",
     the_recipe_for_spring_works => "docs/recipes/spring.md",

@@ -135,6 +135,7 @@ impl Session {
         symlink(PROGRAM, programs.join("leasehold")).unwrap();
         // The program runs as a server under this name. The package redis-tools has no such name.
         symlink("/usr/bin/redis-check-rdb", programs.join("redis-server")).unwrap();
+        session.set("GOBIN", programs.display().to_string());
         let path = std::env::var("PATH").unwrap();
         session.set("PATH", format!("{}:{path}", programs.display()));
         if let Some(cache) = cache() {
@@ -179,6 +180,12 @@ impl Session {
     /// which then has nothing to do.
     pub(crate) fn packages_are_available(&self) -> bool {
         let blocks = blocks(&text(self.page));
+        // The command may read a file of the page.
+        for block in &blocks {
+            if let Some(file) = block.file() {
+                self.write(file, &block.text);
+            }
+        }
         let run = blocks.iter().filter(|block| !block.is_marked_not_run());
         let mut commands = run.filter(|block| block.is_shell()).flat_map(commands);
         let Some(install) =
