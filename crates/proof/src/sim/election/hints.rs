@@ -114,14 +114,12 @@ impl World {
 
     /// Returns an operation as the process's adapter sends it. Only candidates that write hints
     /// declare their renewal interval.
-    pub(super) fn declared_by(&mut self, process: usize, operation: &Operation) -> Operation {
+    pub(super) fn declared_by(&self, process: usize, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
-        let p = &mut self.processes[process];
-        let hints = p.hints_usable;
+        let hints = self.processes[process].hints_usable;
         if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } =
             &mut operation
         {
-            p.tenure_interval = acquisition.renew_interval;
             acquisition.renew_interval = declared(acquisition.renew_interval.filter(|_| hints));
         }
         operation

@@ -126,7 +126,9 @@ impl Calls for Leases {
             reads: planted!(LocalReadConcern),
             writes: planted!(WriteConcernOne),
         };
-        let operation = &world.declared_by(process, operation);
+        let sent = operation;
+        let operation = &world.declared_by(process, sent);
+        let mut acquired = None;
         let declares = world.declared_by_renewal(process);
         let machine = &world.machines[world.processes[process].machine];
         let wall = machine.wall_skew / 1_000_000;
@@ -134,6 +136,10 @@ impl Calls for Leases {
             let standby = stored.lease().and_then(|lease| lease.standby.clone());
             if !stored.write(&machine.identity, wall, operation) {
                 return (Outcome::Rejected, None);
+            }
+            if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } = sent
+            {
+                acquired = acquisition.renew_interval;
             }
             if let (Operation::Renew { .. }, Some(lease)) = (operation, stored.lease_mut()) {
                 let holder = lease.holder.as_mut();
@@ -147,7 +153,9 @@ impl Calls for Leases {
             (stored.shown(), Some(Writer::Process(process)))
         };
         let done = world.set.land((access, weak), stale, Stored::shown, write);
-        let late = world.processes[process].driver.gave_up(call);
+        let p = &mut world.processes[process];
+        p.tenure_interval = acquired.or(p.tenure_interval);
+        let late = p.driver.gave_up(call);
         let landed = |landing| (late, Hit::Landed(Call::from(operation), landing));
         let (counts, hit) = match &done.0 {
             Landed::Answered(Outcome::Applied(_)) | Landed::Waits(_, Outcome::Applied(_)) => {

@@ -84,7 +84,7 @@ pub(super) struct Process {
     pub(super) holder_leaves_none: bool,
     /// True if the process found the collection of hints when it last opened a stream.
     pub(super) hints_usable: bool,
-    /// The renewal interval of the last acquisition. A reload does not change it.
+    /// The renewal interval of the last stored acquisition. A reload does not change it.
     pub(super) tenure_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
     /// The number of effects after which the process is killed.
