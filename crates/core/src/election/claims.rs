@@ -11,10 +11,42 @@ pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
-    pub(super) predecessor: Option<Claim>,
+    pub(super) exited: Option<ExitedClaim>,
     /// Acquisitions of unknown outcome. If stored, they are adopted or released.
     pub(super) pending: Vec<Attempt>,
     pub(super) ended: Vec<EndedClaim>,
+}
+
+/// The claim of the status directory's previous process, which has provably exited. This process
+/// takes over from the claim, or releases it. Late writes of the exited process may still be
+/// applied, so each release names the revision that was read last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ExitedClaim {
+    pub(super) claim: Claim,
+    /// Before this instant, an unsupervised workload may have read that the process leads.
+    pub(super) demoted_at: BootTime,
+}
+
+impl ExitedClaim {
+    /// Returns the claim as it must be released, if `lease` names it.
+    pub(super) fn stored_in(
+        self,
+        lease: &Lease,
+        reserved_for: Option<Reservation>,
+    ) -> Option<EndedClaim> {
+        let holder = lease.holder.as_ref().filter(|it| it.claim == self.claim)?;
+        Some(EndedClaim {
+            claim: self.claim,
+            chain: vec![lease.revision],
+            entry: HistoryEntry {
+                token: lease.token,
+                identity: holder.identity.clone(),
+                acquired_at: holder.acquired_at,
+                reason: Reason::Died,
+            },
+            reserved_for,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,9 +82,12 @@ pub(super) struct EndedClaim {
 }
 
 impl OpenClaims {
-    pub(super) fn new(predecessor: Option<Claim>) -> Self {
+    pub(super) fn new(predecessor: Option<Claim>, now: BootTime) -> Self {
         Self {
-            predecessor,
+            exited: predecessor.map(|claim| ExitedClaim {
+                claim,
+                demoted_at: now,
+            }),
             ..Self::default()
         }
     }

@@ -67,7 +67,7 @@ impl Contender {
             record: DirectoryRecord::new(predecessor, &view),
             view,
             reads: LeaseReads::new(now),
-            claims: OpenClaims::new(predecessor),
+            claims: OpenClaims::new(predecessor, now),
             waits: Waits::new(now),
             registration: Registration::new(candidate.stands_by),
             preference: Preference::default(),
@@ -181,6 +181,8 @@ impl Contender {
             .notice(Notice::StoreRolledBack { seen, found, wait });
         self.claims.clear();
         self.checking = None;
+        // An event may have shown a newer document than the reply that proves the rollback.
+        self.reads.fall_behind(turn.now);
     }
 
     /// Applies a read. Returns true if another process, such as a forked VM, renews this claim.
@@ -250,6 +252,7 @@ impl Contender {
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
         matches!(self.write, Some(WriteInFlight::Acquiring { .. }))
             || !self.claims.is_empty()
+            || self.exited_claim_may_be_stored()
             || (!self.reads.schedule.behind && held.is_some_and(|h| h.session == self.me.session))
     }
 

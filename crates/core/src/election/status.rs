@@ -52,6 +52,9 @@ named! {
         StoreRolledBack = "store_went_back",
         /// Another process renews this process's claim, for example on a forked VM.
         Duplicate = "duplicate",
+        /// The process exited without a release, and its end was proven afterwards. Only in the
+        /// history, because an exited process has no state.
+        Died = "died",
     }
 }
 

@@ -103,13 +103,21 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader trusts a stuck file until the file's deadline, and then notices within the
-        // delay. A process that exits lets the lease expire instead.
-        let mut at = self.drained_at.max(self.label_until.unwrap_or_default());
-        if self.files == Files::Stuck && !shutting_down {
-            at = at.max(self.published_until + self.delay);
+        let at = self.drained_at.max(self.label_until.unwrap_or_default());
+        // A process that exits lets the lease expire instead.
+        match shutting_down {
+            true => at,
+            false => at.max(self.stuck_noticed_at()),
         }
-        at
+    }
+
+    /// Returns when readers of a stuck file have noticed the step-down. A reader trusts the file
+    /// until the file's deadline, and then notices within the delay.
+    pub(super) fn stuck_noticed_at(&self) -> BootTime {
+        match self.files {
+            Files::Demoted => BootTime::default(),
+            Files::Asked { .. } | Files::Stuck => self.published_until + self.delay,
+        }
     }
 
     pub(super) fn noticed_at(&self, now: BootTime) -> BootTime {

@@ -27,4 +27,5 @@ mod stored;
 mod streams;
 mod supervised;
 mod table;
+mod witness;
 mod words;

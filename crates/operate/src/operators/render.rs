@@ -380,8 +380,9 @@ pub(super) fn store_object(store: &StoreInfo) -> Value {
 
 /// Reasons of holders that stopped before the recorded end. The history has only the time of the
 /// write that ended the hold; after an outage or a takeover, that time is later.
-const ENDED_EARLIER: [&str; 7] = [
+const ENDED_EARLIER: [&str; 8] = [
     "took_over",
+    "died",
     "expired",
     "broken",
     "deadline",
@@ -460,6 +461,7 @@ mod tests {
             ("requested", "1m13s"),
             ("released", "1m13s"),
             ("took_over", "< 1m13s"),
+            ("died", "< 1m13s"),
             ("deadline", "< 1m13s"),
             ("broken", "< 1m13s"),
         ] {

@@ -177,6 +177,8 @@ mutations! {
     /// "leader".
     ProofBesideOldFiles:
         "the exited process's files no longer say leader before its claim is taken over",
+    ExitUnnoticed:
+        "an exited process's claim is released once an unsupervised workload has had time to notice the exit",
     RequestChangesRevision:
         "a request does not change the revision",
     ProofWithoutChild:

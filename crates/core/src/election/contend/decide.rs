@@ -141,7 +141,8 @@ impl Contender {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.me.identity;
-        let dead = self.claims.predecessor == Some(holder.claim) || namesake;
+        let exited = self.claims.exited.map(|exited| exited.claim);
+        let dead = exited == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {

@@ -60,7 +60,7 @@ impl Contender {
         }
         let (reason, notice) = acquired.from.succeeded(turn.now);
         turn.effects.extend(notice.map(Effect::Notice));
-        self.claims.predecessor = None;
+        self.claims.exited = None;
         self.registration.begin_to_lead();
         self.preference = Preference::default();
         self.waits.begin_to_lead();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Contender;
+use super::standby::head_start_of_standby;
 use crate::claim::{Turn, earliest};
+use crate::election::claims::EndedClaim;
 use crate::election::{BootTime, Notice, Stopping};
 
 /// Maximum wait at a shutdown with `workload.ends_first`. Not zero, because a kubelet may restart
@@ -35,9 +37,9 @@ impl Contender {
         first
     }
 
-    /// Ends the claim after a step-down; sends no release while a stuck file names the deadline.
+    /// Ends the claim after a step-down. Sends no release while readers may trust a stuck file.
     pub(crate) fn hand_over(&mut self, stopped: Stopping, turn: &mut Turn<'_>) {
-        let stuck = stopped.shown_until() > turn.now;
+        let stuck = stopped.stuck_noticed_at() > turn.now;
         let ended = self.end_stopped(stopped, None, turn.now);
         if self.shutdown.requested && stuck {
             self.shutdown.keep = true;
@@ -59,8 +61,10 @@ impl Contender {
             return self.wait(None, turn);
         }
         let keep = self.shutdown.keep || stuck;
-        let open = !self.claims.is_empty() || busy;
+        let exited = self.exited_claim_may_be_stored();
+        let open = !self.claims.is_empty() || busy || exited;
         let drain = self.workload.worth_waiting_until();
+        let drain = drain.max(self.exit_noticed_at().filter(|_| exited));
         let drain = drain.filter(|until| *until > now);
         if open && drain.is_some() && !keep {
             return self.wait(drain, turn);
@@ -76,9 +80,9 @@ impl Contender {
             if self.reads.schedule.behind && open {
                 return self.wait(Some(by), turn);
             }
-            let (view, claims, me) = (&self.view, &self.claims, &self.me);
-            let lease = view.lease();
-            if let Some(mine) = lease.and_then(|it| claims.stored_in(it, &me.identity)) {
+            let lease = self.view.lease();
+            let mine = lease.and_then(|it| self.claims.stored_in(it, &self.me.identity));
+            if let Some(mine) = mine.or_else(|| self.exited_claim()) {
                 self.release(&mine, turn);
                 return LastStep::Wait(Some(by));
             }
@@ -92,6 +96,24 @@ impl Contender {
         self.shutdown.left_to_expire = self.may_be_stored();
         (self.write, self.checking) = (None, None);
         LastStep::Exit
+    }
+
+    /// Returns the claim of the exited process as it must be released, if the lease names it.
+    fn exited_claim(&self) -> Option<EndedClaim> {
+        let (exited, lease) = (self.claims.exited?, self.view.lease()?);
+        let head_start = head_start_of_standby(&self.view).filter(|_| !lease.paused);
+        exited.stored_in(lease, head_start)
+    }
+
+    pub(super) fn exited_claim_may_be_stored(&self) -> bool {
+        let unseen = self.claims.exited.is_some() && self.reads.schedule.behind;
+        unseen || self.exited_claim().is_some()
+    }
+
+    /// Returns when an unsupervised workload has had time to notice the exit of its daemon.
+    fn exit_noticed_at(&self) -> Option<BootTime> {
+        let exited = self.claims.exited?;
+        Some(exited.demoted_at + planted!(ExitUnnoticed, Duration::ZERO, self.drain_time()))
     }
 
     pub(crate) fn drain_time(&self) -> Duration {

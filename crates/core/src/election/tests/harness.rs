@@ -126,6 +126,10 @@ impl Node {
 
     /// Starts the next process on this candidate's status directory, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
+        self.successor_with(now, tunables())
+    }
+
+    pub(super) fn successor_with(&self, now: BootTime, tunables: Tunables) -> Self {
         let (claim, token, lease_longest) = *self
             .remembered
             .last()
@@ -134,6 +138,7 @@ impl Node {
             token_remembered: token,
             lease_longest_remembered: Some(lease_longest),
             predecessor_claim: claim,
+            tunables,
             ..candidate(self.identity.as_str())
         };
         Self::begin(candidate, now)

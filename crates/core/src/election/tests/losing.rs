@@ -436,6 +436,17 @@ fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
     assert_eq!(a.count("release"), 0, "a reader trusts the file until 18 s");
 }
 
+#[test]
+fn i6_an_exiting_process_does_not_release_before_readers_of_a_stuck_file_have_noticed() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(20)));
+    a.input(at(1), Input::Shutdown);
+    a.input(at(1), FILES_STUCK);
+    // The deadline in the file passes at 18 s, and its readers notice by 38 s.
+    a.run(at(21), &mut stored);
+    assert_eq!((a.count("release"), a.exited), (0, true));
+    assert_eq!(a.notices, [Notice::LeftToExpire]);
+}
+
 /// Returns a leader that steps down. Its files say "not leader", but its label says "leader".
 fn labelled() -> (Node, Stored) {
     let (mut a, stored) = leader("a", at(0));

@@ -117,3 +117,22 @@ fn a_rejected_take_over_opens_the_stream_anew() {
     b.answer_with(at(24), Outcome::Rejected);
     assert_eq!(b.streams_reopened, 1);
 }
+
+#[test]
+fn a_reply_that_proves_a_rollback_and_is_older_than_an_event_causes_another_read() {
+    let (_, mut b, mut stored) = leader_and_follower();
+    b.open_stream(at(1), &mut stored);
+    stored.lease_mut().token = token(2);
+    b.observe(at(1), &mut stored);
+    // The document is rolled back, and an operator raises the token while `b` confirms the
+    // rollback. Neither write changes the revision.
+    stored.lease_mut().token = token(1);
+    b.input(at(2), Input::Watch(Watch::Unclear));
+    b.answer(at(2), &mut stored);
+    let (confirms, older) = b.perform(&mut stored);
+    stored.lease_mut().token = token(2);
+    b.event(at(2), &stored);
+    b.reply(at(2), confirms, older);
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
+    assert_eq!(b.waiting(), ["read"]);
+}

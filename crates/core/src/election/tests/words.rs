@@ -12,7 +12,7 @@ fn roles_and_reasons_are_closed_lists_of_words() {
     assert_eq!(
         reasons.join(" "),
         "acquired took_over renewed deadline rejected requested transferred paused unhealthy \
-         workload_exit workload_stuck shutdown store_went_back duplicate"
+         workload_exit workload_stuck shutdown store_went_back duplicate died"
     );
 }
 

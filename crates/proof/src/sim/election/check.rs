@@ -308,6 +308,16 @@ impl World {
         let mut files = self.own.directories[p.directory].files.iter().flatten();
         let file_says_leader =
             files.any(|says| says.claim == claim && says.until > clock && says.boot == boot);
+        if p.facts.dead == Some(claim) {
+            let (begun, directory) = (p.facts.begun, p.directory);
+            return release::check(release::Release {
+                drained: now >= begun + delay,
+                child_runs: self.orphan_runs(directory, claim),
+                http_says_leader: self.lives(claim),
+                file_says_leader,
+                ..release::Release::default()
+            });
+        }
         let Some(facts) = p.facts.claim_mut(claim) else {
             return claims_lead_once::check(claims_lead_once::Use {
                 ended: true,

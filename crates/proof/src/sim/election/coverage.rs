@@ -93,6 +93,7 @@ closed! {
         GuardLate => "a daemon kills its late guard",
         GuardAwaited => "a new daemon waits for the guard of an exited daemon",
         ChildAwaited => "a new daemon waits for the child of a guard that was killed",
+        Buried => "a witness releases the claim of an exited process",
         ProofRefused => "a record is not a proof because the child that it names runs",
         ManyRecords => "a guard reads several records at once",
         RecordTooLate => "a guard reads a later deadline after the previous deadline has passed",
@@ -171,6 +172,7 @@ impl Case for Hit {
                 "a claim leads once, and the process becomes a follower before its next claim leads",
             ),
             Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
+            Self::Reason(Reason::Died) => Some("an exited process has no role"),
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
             Self::Landed(Call::Read, _) => Some("a read changes nothing"),
             Self::Said(Said::TokensExhausted) => Some(

@@ -106,7 +106,8 @@ impl World {
             self.kill(daemon);
             // The service manager restarts the daemon immediately or a little later.
             let later = self.now + rng.between(1, 1_500) * MS;
-            return self.start_at(later, machine, directory);
+            self.start_at(later, machine, directory);
+            return self.may_witness(rng, machine, directory);
         }
         if fault == Fault::RecordsLate {
             let guard = &self.own.guards[g];

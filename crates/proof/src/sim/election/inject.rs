@@ -173,6 +173,7 @@ impl World {
             Fault::Restart => {
                 self.kill(process);
                 self.start_at(later, machine, old);
+                self.may_witness(rng, machine, old);
             }
             Fault::RestartWiped => {
                 self.kill(process);

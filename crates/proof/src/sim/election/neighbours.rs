@@ -102,7 +102,10 @@ impl World {
         let (before, after) = (holder(&committed.before), holder(&committed.after));
         match (before, after, committed.write) {
             (Some(claim), None, Writer::Process(process)) => {
-                self.own.freed = Some((process, claim))
+                // A witness releases the claim of an exited process.
+                let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
+                let maker = (0..self.processes.len()).rfind(makes);
+                self.own.freed = Some((maker.unwrap_or(process), claim))
             }
             (None, Some(_), Writer::Process(process)) => {
                 if let Some((by, claim)) = self.own.freed.take() {

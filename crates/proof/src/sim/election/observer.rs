@@ -75,7 +75,9 @@ pub(super) struct Facts {
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
     pub(super) knowledge_at_create: Knowledge,
+    /// The claim of the exited process that used the status directory before.
     pub(super) dead: Option<Claim>,
+    pub(super) begun: BootTime,
     pub(super) drain: Option<Drain>,
     pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
@@ -98,8 +100,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(memory: RecoveredState) -> Self {
+    pub(super) fn new(memory: RecoveredState, begun: BootTime) -> Self {
         Self {
+            begun,
             known: memory.token,
             knowledge: Knowledge {
                 informed: memory.informed,

@@ -184,7 +184,7 @@ impl Process {
             signalled: false,
             confirming: None,
             confirmed: false,
-            facts: Facts::new(memory),
+            facts: Facts::new(memory, now),
             ledger: Ledger::default(),
             hearing: Hearing::new(now),
             leads_now: false,

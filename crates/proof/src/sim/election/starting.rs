@@ -38,11 +38,37 @@ impl World {
     }
 
     pub(super) fn start_at(&mut self, time: u64, machine: usize, directory: usize) {
-        self.at(time, move |world| world.start(machine, directory));
+        self.at(time, move |world| {
+            if let Err((_, again)) = world.start(machine, directory) {
+                world.start_at(again, machine, directory);
+            }
+        });
     }
 
-    /// Starts a process, unless another process holds the lock of the directory.
-    fn start(&mut self, machine: usize, directory: usize) {
+    /// Starts a witness: a process that releases the claim of an exited process, and exits. It
+    /// does nothing if a daemon has the lock of the directory.
+    pub(super) fn witness_at(&mut self, time: u64, machine: usize, directory: usize) {
+        self.at(time, move |world| match world.start(machine, directory) {
+            Ok(process) => {
+                world.input(process, Class::Machine, Input::Shutdown);
+                world.pump(process);
+            }
+            Err((Path::DirectoryLocked, _)) => {}
+            Err((_, again)) => world.witness_at(again, machine, directory),
+        });
+    }
+
+    /// Starts a witness soon after the process on a directory was killed, in half of all cases.
+    pub(super) fn may_witness(&mut self, rng: &mut Rng, machine: usize, directory: usize) {
+        if rng.one_in(2) {
+            let soon = self.now + rng.between(1, 300) * MS;
+            self.witness_at(soon, machine, directory);
+        }
+    }
+
+    /// Starts a process. If another process holds the lock of the directory, returns the reason and
+    /// the time of the next attempt.
+    fn start(&mut self, machine: usize, directory: usize) -> Result<usize, (Path, u64)> {
         let boot = self.machines[machine].boot;
         // With `GuardWithoutLock`, the guard's record may still change.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
@@ -61,7 +87,7 @@ impl World {
         };
         if let Some((path, wait)) = awaited {
             self.coverage.hit(Hit::Path(path));
-            return self.start_at(self.now + wait, machine, directory);
+            return Err((path, self.now + wait));
         }
         let random = Rng::new(self.own.starts.next_u64(), self.processes.len() as u64);
         let mut memory = self.own.directories[directory].memory(boot);
@@ -109,6 +135,7 @@ impl World {
             self.input(process, Class::News, Input::Watch(Watch::Lost));
         }
         self.pump(process);
+        Ok(process)
     }
 
     /// Returns true while a new daemon waits for the child of a killed guard, as in

@@ -88,14 +88,17 @@ impl World {
     /// authority of its twin, up to the recorded deadline.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
-        let Operation::TakeOver { acquisition, .. } = operation else {
-            return;
+        let (holder, path) = match operation {
+            Operation::TakeOver { acquisition, .. } => {
+                let sight = p.facts.sight(acquisition.expected);
+                (sight.and_then(|s| claim_of(&s.lease)), Path::ProvenDead)
+            }
+            Operation::Release { claim, .. } => (Some(*claim), Path::Buried),
+            _ => return,
         };
-        let sight = p.facts.sight(acquisition.expected);
-        let holder = sight.and_then(|s| claim_of(&s.lease));
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
         let Some(claim) = dead else { return };
-        self.coverage.hit(Hit::Path(Path::ProvenDead));
+        self.coverage.hit(Hit::Path(path));
         // A process that noticed another owner of its claim has removed its record.
         let twins = self.processes.iter().filter_map(|p| p.facts.claim(claim));
         if self.own.forks.iter().any(|fork| fork.has(claim))

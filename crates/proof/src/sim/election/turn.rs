@@ -7,6 +7,7 @@ use super::process::{Class, Cut};
 use crate::election::mutation::planted;
 use crate::election::{Authority, CallId, Effect, Input, Notice, Outcome, Status};
 use crate::proof::sim::MS;
+use crate::proof::sim::rng::Rng;
 
 fn acknowledged(input: &Input) -> Option<CallId> {
     match input {
@@ -189,6 +190,8 @@ impl World {
         }
         let later = self.now + self.chance.between(5, 3_000) * MS;
         self.start_at(later, machine, directory);
+        let mut rng = Rng::new(self.chance.next_u64(), 21);
+        self.may_witness(&mut rng, machine, directory);
         true
     }
 

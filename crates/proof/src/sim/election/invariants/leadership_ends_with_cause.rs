@@ -38,9 +38,14 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::StoreRolledBack) => ending.confirmed,
         Some(Reason::WorkloadStuck) => ending.stuck == Some(ending.token),
         Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),
-        Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {
-            false
-        }
+        Some(
+            Reason::Acquired
+            | Reason::TookOver
+            | Reason::Renewed
+            | Reason::Duplicate
+            | Reason::Died,
+        )
+        | None => false,
     };
     require(caused, "leadership ends with cause", &ending)
 }

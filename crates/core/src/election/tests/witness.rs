@@ -1,0 +1,109 @@
+//! A witness: the next process on the directory of an exited leader. It releases the leader's
+//! claim, and never leads (I1, I6).
+
+use super::harness::*;
+use crate::election::*;
+
+/// Returns an exited leader, a witness that has sent its first read, and the store.
+fn witnessed(tunables: Tunables) -> (Node, Node, Stored) {
+    let (exited, stored) = leader_with("a", at(0), tunables);
+    let witness = witness_of(&exited, at(1), tunables);
+    (exited, witness, stored)
+}
+
+fn witness_of(exited: &Node, now: BootTime, tunables: Tunables) -> Node {
+    let mut witness = exited.successor_with(now, tunables);
+    witness.input(now, Input::Shutdown);
+    witness
+}
+
+fn recorded(node: &Node) -> Option<Claim> {
+    node.remembered.last().and_then(|(claim, _, _)| *claim)
+}
+
+#[test]
+fn a_witness_releases_the_claim_of_the_exited_leader_and_never_leads() {
+    let (exited, mut witness, mut stored) = witnessed(tunables());
+    assert!(recorded(&exited).is_some());
+    witness.run(at(60), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!(stored.history[0].reason, Reason::Died);
+    assert_eq!(stored.history[0].token, token(1));
+    assert_eq!(witness.sent_after(0), ["read", "release"]);
+    assert_eq!((witness.exited, witness.times_leader()), (true, 0));
+    assert!(!witness.election.is_left_to_expire());
+    assert_eq!(recorded(&witness), None, "the record proves nothing more");
+}
+
+#[test]
+fn a_late_renewal_of_the_exited_leader_is_released_too() {
+    let (mut exited, mut witness, mut stored) = witnessed(tunables());
+    exited.tick(at(3));
+    assert_eq!(exited.waiting(), ["renew"]);
+    witness.serve_up_to("release", at(1), &mut stored);
+    // The renewal is stored after the witness has read.
+    exited.perform(&mut stored);
+    witness.run(at(60), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!(
+        witness.sent_after(0),
+        ["read", "release", "read", "release"]
+    );
+    assert!(witness.exited);
+}
+
+#[test]
+fn a_release_of_unknown_outcome_is_sent_again() {
+    let (_, mut witness, mut stored) = witnessed(tunables());
+    witness.serve_up_to("release", at(1), &mut stored);
+    witness.answer_with(at(1), Outcome::Unknown);
+    witness.run(at(60), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!((witness.count("release"), witness.exited), (2, true));
+}
+
+#[test]
+fn a_witness_waits_until_an_unsupervised_workload_has_noticed_the_exit() {
+    let (_, mut witness, mut stored) = witnessed(with_handoff(seconds(2)));
+    witness.run(at(3) - millis(1), &mut stored);
+    assert_eq!(witness.count("release"), 0);
+    witness.run(at(3), &mut stored);
+    assert_eq!((witness.count("release"), witness.exited), (1, true));
+    // If the workload ends before its daemon, a second suffices.
+    let ends_first = Tunables {
+        workload_ends_first: true,
+        ..with_handoff(seconds(2))
+    };
+    let (_, mut witness, mut stored) = witnessed(ends_first);
+    witness.sends_nth(1, "release", at(2), &mut stored);
+}
+
+#[test]
+fn a_witness_leaves_the_claim_of_another_process_alone() {
+    let (exited, mut other, mut stored) = leader_and_follower();
+    stored.vacate();
+    other.observe(at(1), &mut stored);
+    assert!(other.leads(at(1)), "{:?}", other.sent);
+    let mut witness = witness_of(&exited, at(2), tunables());
+    witness.run(at(60), &mut stored);
+    assert_eq!(witness.sent_after(0), ["read"]);
+    assert_eq!(stored.claim(), recorded(&other).expect("it leads"));
+    assert!(witness.exited && !witness.election.is_left_to_expire());
+}
+
+#[test]
+fn a_witness_without_proof_or_without_an_answer_releases_nothing() {
+    let (exited, mut stored) = leader("a", at(0));
+    let unproven = Candidate {
+        token_remembered: token(1),
+        ..candidate("a")
+    };
+    let mut witness = Node::begin(unproven, at(1));
+    witness.input(at(1), Input::Shutdown);
+    witness.run(at(60), &mut stored);
+    assert_eq!((witness.count("release"), witness.exited), (0, true));
+    let mut cut_off = witness_of(&exited, at(1), tunables());
+    cut_off.run_cut_off(at(60), &Outcome::Failed);
+    assert_eq!((cut_off.count("release"), cut_off.exited), (0, true));
+    assert!(cut_off.election.is_left_to_expire());
+}
