@@ -24,6 +24,7 @@ mod network;
 mod observer;
 mod process;
 mod recording;
+mod releases;
 mod report;
 mod run;
 mod starting;

@@ -66,7 +66,7 @@ pub(crate) fn short() -> Vec<Case> {
             name: "two candidates, one fault of any kind, one request",
             bounds: bounds(&APART, 1, 1),
             milestones: UNKNOWN,
-            states_min: 2_207_000,
+            states_min: 1_697_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind",
@@ -120,7 +120,7 @@ pub(crate) fn short() -> Vec<Case> {
             name: "two candidates with a standby, no fault, one request",
             bounds: bounds(&APART, 0, 1).with_standby(),
             milestones: &[HandOver, Transferred],
-            states_min: 13_640,
+            states_min: 9_950,
         },
         Case {
             name: "two candidates on change streams with a standby, one fault of any kind",
