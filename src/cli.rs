@@ -1,6 +1,7 @@
 //! The command line: arguments, subcommands and their dispatch. A usage error exits 64 and never
 //! prints an argument that could be a connection string.
 
+pub mod bury;
 pub mod completions;
 pub mod config;
 pub mod install;
@@ -47,6 +48,10 @@ pub enum Invocation {
     ///
     /// Reads the daemon's status directory, and needs no MongoDB.
     Status(status::StatusArgs),
+    /// Release the lease of a daemon that was killed
+    ///
+    /// For ExecStopPost= of a systemd unit.
+    Bury(bury::BuryArgs),
     /// Examine an installation before or while it runs; changes nothing
     Check(check::CheckArgs),
     /// Check over HTTP that exactly one replica of a lease leads
@@ -79,6 +84,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Lock(args) => lock::run(args),
         Invocation::Locks(args) => locks::run(args),
         Invocation::Operator(command) => operators::run(command),
+        Invocation::Bury(args) => bury::run(&args),
         Invocation::Check(args) => check::run(args),
         Invocation::Replicas(args) => replicas::run(&args),
         Invocation::Status(args) => status::run(&args),

@@ -12,7 +12,9 @@ use super::Invocation;
 use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
 use super::lock::LockArgs;
 use crate::config::{MASK, looks_secret};
+use crate::election::BootTime;
 use crate::exit;
+use crate::workload::WITNESS;
 use leasehold_host::terminal::color;
 use leasehold_operate::operators::OperatorCommand;
 
@@ -37,6 +39,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 }
 
 fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
+    if let Some((arguments, until)) = witness(arguments) {
+        let invocation = parsed(&arguments)?;
+        return Ok(match invocation {
+            Invocation::Bury(args) => Invocation::Bury(args.of_a_guard(until)),
+            other => other,
+        });
+    }
     // Only help and errors need the layout, which would cost every start of a job a millisecond.
     let matches = match job_only(arguments) {
         Some(command) => command.try_get_matches_from(arguments),
@@ -56,6 +65,16 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
         Some((subcommand, message)) => Err(wrong(subcommand, &message)),
         None => Ok(invocation),
     }
+}
+
+/// Returns the command line of `bury` and the end of authority if a guard has become this process.
+fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
+    let (until, arguments) = arguments.split_last()?;
+    let until = until.to_str()?.parse().ok().map(BootTime::from_nanos)?;
+    let mut arguments = arguments.to_vec();
+    let name = arguments.get_mut(1).filter(|name| *name == WITNESS)?;
+    *name = "bury".into();
+    Some((arguments, until))
 }
 
 /// Returns a command line that knows only `lock`, because building all commands would delay a job.

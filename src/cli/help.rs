@@ -19,7 +19,7 @@ const EXPLAINED: usize = 6;
 
 /// The subcommands, grouped by audience. Other subcommands belong to [`SETUP`].
 const GROUPS: [(&str, &[&str]); 2] = [
-    ("Workloads and jobs", &["run", "lock", "status"]),
+    ("Workloads and jobs", &["run", "lock", "status", "bury"]),
     (
         "Leases and locks, for operators",
         &[

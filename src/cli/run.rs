@@ -25,7 +25,10 @@ use tracing::{info, warn};
 
 use self::idle_timers::IdleTimers;
 pub use self::options::RunArgs;
-use self::options::options;
+
+pub(super) use self::files::known_home;
+pub(super) use self::options::options;
+
 use self::pod::PodPublisher;
 use self::reload::Reloader;
 use self::reporter::Reporter;
@@ -144,7 +147,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         boot_id: clock::boot_id().map_err(system("identify the boot"))?,
     };
     let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
-    let home = files::known_home(lease, &directory);
+    let home = known_home(lease, &directory);
     let options = options(&config, drains, memory, home, uri_receiver, trace);
     let elector = match supervises {
         true => ElectorBuilder::supervising(options),
@@ -181,7 +184,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let (orders, desired) = supervises.then(orders).unzip();
     let lock = directory.lock_handle();
     let workload = Workload::start(
-        command,
+        (command, workload::witness(&config, &sources)),
         &config,
         &path,
         lock.map_err(system("share the lock of the status directory"))?,
@@ -326,7 +329,7 @@ impl Daemon {
                         }
                         StopRequest::Repeated => {}
                         StopRequest::Second => {
-                            warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, so it must expire");
+                            warn!(lease = %self.who.lease, "second stop signal, exiting now without releasing the lease");
                             self.demoted().await;
                             self.flush().await;
                             return Ok(exit::NEGATIVE.into());

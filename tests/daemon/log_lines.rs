@@ -61,7 +61,11 @@ async fn an_uneventful_daemon_logs_no_lines() {
     let contest = Contest::new("quiet").await;
     // With these durations, the daemon does not warn about elections, and does not log calls that
     // take a second on a busy machine.
-    let candidate = |identity| contest.candidate_at(identity, DaemonTimings::DEFAULT);
+    // On a busy set, a candidate would begin to follow hints, and log the change.
+    let candidate = |identity| {
+        let candidate = contest.candidate_at(identity, DaemonTimings::DEFAULT);
+        candidate.flag("--mongodb-watch=stream")
+    };
     let leader = candidate("leader").leading(LONG).await;
     let follower = candidate("follower").following("leader", LONG).await;
     // The daemon publishes a change before it logs the change. Another task logs the connection to

@@ -9,6 +9,7 @@
 mod at_rest;
 mod bad_input;
 mod bounded_exit;
+mod bury;
 mod command;
 mod confirmation;
 mod contest;

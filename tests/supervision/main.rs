@@ -16,3 +16,4 @@ mod one_token;
 mod secrets;
 mod start;
 mod stuck;
+mod witness;

@@ -22,30 +22,41 @@ fn unprivileged(place: &Scratch) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
+async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon_and_guard() {
     let (contest, place) = (Contest::new("secrets").await, Scratch::new());
     let seen = place.path().join("seen").display().to_string();
-    // After the name, the fields are state and parent. The guard's environment is readable. This
+    // After the name, the fields are state and parent. The command can read its own files. This
     // shows that the command can read unprotected files.
     let script = format!(
         "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2
-        for process in $guard $daemon; do
-            for file in environ maps; do
-                if cat /proc/$process/$file > /dev/null 2>&1; then echo read; else echo refused; fi
+        {{ for process in $$ $guard $daemon; do
+            for file in environ maps fd/0; do
+                if head -c 1 /proc/$process/$file > /dev/null 2>&1; then echo read; else echo refused; fi
             done
-        done > {seen}.new
+        done
+        ls -l /proc/$$/fd; tr '\\0' '\\n' < /proc/$$/environ; }} > {seen}.new
         mv {seen}.new {seen}; exec sleep 60"
     );
+    let uri = contest.set().uri();
     let _daemon = Daemon::builder(unprivileged(&place))
         .lease("secrets")
         .identity("a")
-        .uri(&contest.set().uri())
+        .uri(&uri)
+        .env("LEASEHOLD_MONGODB__URI", &uri)
         .timings(DaemonTimings::SHORT)
         .workload(["sh", "-c", &script].map(str::to_owned).to_vec())
         .start();
     let text = || std::fs::read_to_string(&seen).unwrap_or_default();
     eventually("the command has tried to read", async || !text().is_empty()).await;
     let answers = text();
-    let answers: Vec<_> = answers.lines().collect();
-    assert_eq!(answers, ["read", "read", "refused", "refused"]);
+    let tried: Vec<_> = answers.lines().take(9).collect();
+    assert_eq!(
+        tried,
+        [["read"; 3], ["refused"; 3], ["refused"; 3]].concat()
+    );
+    assert!(answers.contains("LEASEHOLD_TOKEN="), "{answers}");
+    assert!(!answers.contains("mongodb://"), "{answers}");
+    assert!(!answers.contains("LEASEHOLD_MONGODB__"), "{answers}");
+    // The exec specs of the command and the witness are files in memory.
+    assert!(!answers.contains("memfd"), "{answers}");
 }

@@ -131,7 +131,8 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let lines = Lines::of(&trace);
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
-    assert_eq!(checked.machines, 4 + 3 * JOBS, "{checked:?}");
+    // The daemons, the witness of the killed leader, which may need several attempts, and the jobs.
+    assert!(checked.machines >= 5 + 3 * JOBS, "{checked:?}");
     // At least three leaders of one lease, the leader of the other lease, and every job acquired
     // and started a command.
     assert!(checked.acquisitions >= 4 + 3 * JOBS, "{checked:?}");

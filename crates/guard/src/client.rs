@@ -265,10 +265,16 @@ impl GuardClient {
                         lingers: report.lingers,
                     });
                 }
-                CommandStage::Gone => self.gone(Termination {
-                    lingered: report.lingers,
-                    ..self.ended(report.end, report.by_us)
-                }),
+                CommandStage::Gone => {
+                    // A daemon that exits without its supervisor does not release the lease.
+                    self.wanted.dismissed = self.orders.has_changed().is_ok();
+                    self.unsent = true;
+                    self.send();
+                    self.gone(Termination {
+                        lingered: report.lingers,
+                        ..self.ended(report.end, report.by_us)
+                    });
+                }
             }
         }
         if report.stopped != 0 && report.stopped != before.stopped {

@@ -46,6 +46,7 @@ use super::shim::{Shim, errno};
 use super::wire::{
     CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
 };
+use super::witness::Witness;
 use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{
     Action, DeadlinePolicy, DesiredState, PolicyInput, PolicyOptions, Stop, Terms,
@@ -95,6 +96,7 @@ struct Guard {
     launch: Option<Launch>,
     daemon: OwnedFd,
     daemon_gone: bool,
+    dismissed: bool,
     child_ended: UnixStream,
     alarm: Alarm,
     shim: Option<OwnedFd>,
@@ -105,6 +107,8 @@ struct Guard {
     reported: Option<GuardReport>,
     /// Holds the claim lock until CMD is gone or this process exits.
     claim: Option<ClaimShare>,
+    /// The program to become if the daemon exits first.
+    witness: Option<Witness>,
     /// Kept open so that descendants of CMD can read the descriptor through /proc.
     _kept: Option<OwnedFd>,
 }
@@ -168,6 +172,9 @@ impl Guard {
         if !begin.on_terminal {
             setsid()?;
         }
+        if begin.has_witness {
+            Witness::hide()?;
+        }
         set_child_subreaper(Some(getpid()))?;
         let (child_ended, handler) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
@@ -183,12 +190,16 @@ impl Guard {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
         };
-        let (exec_spec, claim, kept) = match (descriptors, start.place) {
-            ([Some(exec_spec), Some(lock), kept], Some(place)) => {
-                (exec_spec, Some(ClaimShare::new(lock, place)), kept)
+        let (exec_spec, claim, last) = match (descriptors, start.place) {
+            ([Some(exec_spec), Some(lock), last], Some(place)) => {
+                (exec_spec, Some(ClaimShare::new(lock, place)), last)
             }
-            ([Some(exec_spec), kept, None], None) => (exec_spec, None, kept),
+            ([Some(exec_spec), last, None], None) => (exec_spec, None, last),
             _ => return Err(Errno::PROTO.into()),
+        };
+        let (witness, kept) = match start.has_witness {
+            true => (last.map(Witness::of_file).transpose()?, None),
+            false => (None, last),
         };
         let watched = Watched {
             policy: start.policy,
@@ -206,6 +217,7 @@ impl Guard {
             }),
             daemon,
             daemon_gone: false,
+            dismissed: false,
             child_ended,
             alarm,
             shim: None,
@@ -215,6 +227,7 @@ impl Guard {
             report: GuardReport::default(),
             reported: None,
             claim,
+            witness,
             _kept: kept,
         }))
     }
@@ -235,10 +248,9 @@ impl Guard {
             }
             self.notify_daemon();
             let reported = self.daemon_gone || self.reported == Some(self.report);
-            if self.report.stage == CommandStage::Gone && reported {
+            if self.report.stage == CommandStage::Gone && reported && self.is_dismissed() {
                 self.await_shim();
-                self.record_end();
-                return Ok(());
+                return self.finish();
             }
             self.sleep(reported)?;
         }
@@ -249,6 +261,7 @@ impl Guard {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
+                    self.dismissed |= record.dismissed;
                     self.policy_input(PolicyInput::Order(record.desired));
                     if record.relays != self.relays {
                         self.relays = record.relays;
@@ -324,11 +337,22 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Called after the daemon was notified, because the disk may hang.
-    fn record_end(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            // If this fails, the next daemon searches for the process and does not find it.
-            let _ = claim.write(Child::Gone);
+    /// Returns false while the daemon may still be killed before it reads that CMD is gone.
+    fn is_dismissed(&self) -> bool {
+        self.dismissed || self.daemon_gone || self.witness.is_none()
+    }
+
+    /// Records the end of CMD. Called after the daemon was notified, because the disk may hang. If
+    /// the daemon has exited, the witness then releases the lease.
+    fn finish(mut self) -> io::Result<()> {
+        let Some(claim) = self.claim.take() else {
+            return Ok(());
+        };
+        // If this fails, the next daemon searches for the process and does not find it.
+        let _ = claim.write(Child::Gone);
+        match self.witness.take().filter(|_| self.daemon_gone) {
+            Some(witness) => Err(witness.take_over(&claim, self.policy.valid_until())),
+            None => Ok(()),
         }
     }
 

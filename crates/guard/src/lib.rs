@@ -47,6 +47,7 @@ mod stack_text;
 pub mod survivors;
 mod terminal;
 mod wire;
+mod witness;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -82,6 +83,9 @@ const EXECUTABLE: &str = "/proc/self/exe";
 /// First argument of a guard or a shim. Only leasehold passes it, so `--help` does not list it.
 const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
+/// First argument of the witness that a guard becomes. Its last argument is the end of authority on
+/// CLOCK_BOOTTIME, in nanoseconds. Its standard input is the claim file with the lock.
+pub const WITNESS: &str = "__bury";
 
 /// Time (rounds times interval) that an unneeded guard has to exit before it is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
@@ -119,6 +123,7 @@ pub struct Command {
     stop_scope: StopScope,
     quiet: bool,
     executable: PathBuf,
+    witness: Option<ExecSpec>,
 }
 
 impl Command {
@@ -135,6 +140,7 @@ impl Command {
             stop_scope: StopScope::Group,
             quiet: false,
             executable: EXECUTABLE.into(),
+            witness: None,
         }
     }
 
@@ -182,6 +188,19 @@ impl Command {
         self
     }
 
+    /// Makes the guard a [`WITNESS`] with these arguments and this process's configuration if the
+    /// daemon exits first. The witness starts once the command is gone, and keeps the claim locked.
+    /// Has no effect without a claim.
+    #[must_use]
+    pub fn witness(mut self, arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let environment = std::env::vars_os().filter(|(name, _)| is_configuration(name));
+        self.witness = Some(ExecSpec {
+            words: arguments.into_iter().collect(),
+            environment: environment.collect(),
+        });
+        self
+    }
+
     /// Sets the `leasehold` binary that runs as guard and shim. The default is this program.
     #[must_use]
     pub fn executable(mut self, executable: impl Into<PathBuf>) -> Self {
@@ -202,7 +221,10 @@ impl Command {
         let on_terminal = terminal.is_some();
         wire::post_with(
             socket.as_fd(),
-            &GuardBegin { on_terminal },
+            &GuardBegin {
+                on_terminal,
+                has_witness: self.witness.is_some(),
+            },
             &[stdin.as_fd()],
         )?;
         let mut guard = Process::new(&self.executable);
@@ -236,11 +258,13 @@ pub fn without_ours(process: &mut Process) {
 
 /// Returns true for variables of the configuration (I12) or of the service manager's notifications.
 fn is_ours(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    let configuration = name
-        .strip_prefix(b"LEASEHOLD_")
-        .is_some_and(|key| key.windows(2).any(|pair| pair == b"__"));
-    configuration || name == b"NOTIFY_SOCKET" || name.starts_with(b"WATCHDOG_")
+    let bytes = name.as_encoded_bytes();
+    is_configuration(name) || bytes == b"NOTIFY_SOCKET" || bytes.starts_with(b"WATCHDOG_")
+}
+
+fn is_configuration(name: &OsStr) -> bool {
+    let key = name.as_encoded_bytes().strip_prefix(b"LEASEHOLD_");
+    key.is_some_and(|key| key.windows(2).any(|pair| pair == b"__"))
 }
 
 /// A command that runs while its authority lasts. Dropping it kills the command without waiting.
@@ -268,7 +292,8 @@ impl StandbyGuard {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Lets the guard keep a descriptor open, which the command's descendants can find in /proc.
+    /// Lets the guard keep a descriptor open, which the command's descendants can find in /proc. Has
+    /// no effect with a witness, whose guard is hidden from the command.
     #[must_use]
     pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
         self.kept = Some(descriptor);
@@ -288,6 +313,8 @@ impl StandbyGuard {
         self.command.exec_spec.environment.extend(environment);
         self.command.exec_spec.pass_sockets();
         let exec_spec = self.command.exec_spec.to_file()?;
+        let witness = self.command.witness.as_ref().filter(|_| claim.is_some());
+        let witness = witness.map(ExecSpec::to_file).transpose()?;
         let timer = BootTimer::new()?;
         let foreground = (self.terminal.as_ref())
             .filter(|terminal| !self.command.quiet && terminal.is_for_cmd())
@@ -304,11 +331,13 @@ impl StandbyGuard {
             },
             foreground,
             place: claim.as_ref().map(ClaimShare::place),
+            has_witness: witness.is_some(),
         };
         let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
-        let kept = self.kept.take();
+        let kept = self.kept.take().filter(|_| witness.is_none());
         let with: Vec<_> = std::iter::once(exec_spec.as_fd())
             .chain(claim.as_ref().map(AsFd::as_fd))
+            .chain(witness.as_ref().map(AsFd::as_fd))
             .chain(kept.as_ref().map(AsFd::as_fd))
             .collect();
         let (orders, newest) = watch::channel(ToGuard::new(terms));

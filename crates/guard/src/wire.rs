@@ -25,7 +25,7 @@ use super::progress::CommandEnd;
 use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
-/// A record carries at most an exec spec, the claim lock, and a descriptor to keep.
+/// A record carries at most an exec spec, the claim lock, and a descriptor to keep or the witness.
 const DESCRIPTORS_MAX: usize = 3;
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -146,6 +146,8 @@ pub(super) struct ToGuard {
     /// The newest signal to relay. The guard relays the signal whenever `relays` has changed.
     pub(super) relay: i32,
     pub(super) relays: u32,
+    /// True once the daemon knows that CMD is gone, so that the guard need not become the witness.
+    pub(super) dismissed: bool,
 }
 
 impl ToGuard {
@@ -154,6 +156,7 @@ impl ToGuard {
             desired: DesiredState::run(terms),
             relay: 0,
             relays: 0,
+            dismissed: false,
         }
     }
 }
@@ -163,15 +166,19 @@ impl ToGuard {
 pub(super) struct GuardBegin {
     /// True if the daemon has a controlling terminal. The guard then stays in the daemon's session.
     pub(super) on_terminal: bool,
+    /// True if the guard will receive the daemon's configuration, which CMD must not read (I12).
+    pub(super) has_witness: bool,
 }
 
-/// The record that starts CMD, with the exec spec and perhaps the claim lock and a descriptor.
+/// The record that starts CMD, with the exec spec and perhaps the claim lock and either the witness
+/// or a descriptor to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,
     /// The process group whose foreground CMD takes over; 0 if there is none.
     pub(super) foreground: i32,
     pub(super) place: Option<ClaimPlace>,
+    pub(super) has_witness: bool,
 }
 
 /// The only record to a shim. Carries standard input, the exec spec and, optionally, the claim

@@ -10,6 +10,7 @@ mod examine;
 mod place;
 mod predecessor;
 mod refused;
+mod witness;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,6 +28,7 @@ pub use self::examine::{Examined, examine, intended_directory};
 pub use self::place::{closed_root, empty, exposure, make_directory, replace_file, temporary};
 pub use self::predecessor::Unproven;
 use self::refused::{cannot_create, cannot_write, locked};
+pub use self::witness::{Left, LeftClaim};
 use leasehold_clock as clock;
 use leasehold_core::election::{Claim, Declared, ResourceName, Token};
 use leasehold_guard::claim_share::{PLACES_BEGIN, no_children};
@@ -63,8 +65,8 @@ pub struct StatusDirectory {
     path: PathBuf,
     lease: ResourceName,
     claim: File,
-    /// This file stays open for its lock, which no other process shares.
-    daemon: File,
+    /// This file stays open for its lock, which no other process shares. A witness has none.
+    daemon: Option<File>,
     boot_id: Option<String>,
     inode: u64,
     device: u64,
@@ -127,34 +129,15 @@ impl StatusDirectory {
         let daemon = lock(path, DAEMON_FILE)?;
         let claim = lock_after(path, patience, waiting)?;
         let write_error = cannot_write(path, CLAIM_FILE);
-        let metadata = claim.metadata().map_err(&write_error)?;
-        let directory = Self {
-            path: path.to_owned(),
-            lease: lease.clone(),
-            claim,
-            daemon,
-            // Without a boot id, the record proves nothing.
-            boot_id: clock::boot_id().ok().flatten(),
-            inode: metadata.ino(),
-            device: metadata.dev(),
-            shares_lock: true,
-        };
+        let directory = Self::locked(path, lease, claim, Some(daemon)).map_err(&write_error)?;
         let mut memory = directory.read().map_err(&write_error)?;
         if memory.other_lease {
             place::remove(&directory.deployment_file())
                 .map_err(cannot_write(path, DEPLOYMENT_FILE))?;
         }
-        // A record that another user may have written is not a proof.
-        memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
-        if memory.claim.is_some() && memory.unproven.is_none() {
-            let unproven = predecessor::may_run(&directory.claim, path, patience);
-            memory.unproven = unproven.map_err(&write_error)?;
-        }
-        memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
-        // With the proof, this process can lead immediately, under a new token. If the status files
-        // of the previous process cannot be removed, their deadline may still be in the future, so
-        // the new daemon does not use the proof and waits like any other candidate.
-        memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
+        directory
+            .prove(&mut memory, patience)
+            .map_err(&write_error)?;
         // This write gives the file its full length, so that later records need no space on a full
         // disk. The proof stays in the record until the caller has used the proof.
         directory
@@ -166,6 +149,42 @@ impl StatusDirectory {
         cleared.map_err(write_error)?;
         directory.probe().map_err(cannot_write(path, PROBE_FILE))?;
         Ok((directory, memory))
+    }
+
+    fn locked(
+        path: &Path,
+        lease: &ResourceName,
+        claim: File,
+        daemon: Option<File>,
+    ) -> io::Result<Self> {
+        let metadata = claim.metadata()?;
+        Ok(Self {
+            path: path.to_owned(),
+            lease: lease.clone(),
+            claim,
+            daemon,
+            // Without a boot id, the record proves nothing.
+            boot_id: clock::boot_id().ok().flatten(),
+            inode: metadata.ino(),
+            device: metadata.dev(),
+            shares_lock: true,
+        })
+    }
+
+    /// Removes the claim from `memory` unless there is proof that its process has exited.
+    fn prove(&self, memory: &mut RecoveredState, patience: Duration) -> io::Result<()> {
+        // A record that another user may have written is not a proof.
+        let owner = self.claim.metadata()?.uid();
+        memory.claim = memory.claim.filter(|_| place::is_ours(owner));
+        if memory.claim.is_some() && memory.unproven.is_none() {
+            memory.unproven = predecessor::may_run(&self.claim, &self.path, patience)?;
+        }
+        memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
+        // With the proof, this process can lead immediately, under a new token. If the status files
+        // of the previous process cannot be removed, their deadline may still be in the future, so
+        // the new daemon does not use the proof and waits like any other candidate.
+        memory.claim = memory.claim.filter(|_| self.clear().is_ok());
+        Ok(())
     }
 
     /// Returns the path of the directory.
@@ -183,10 +202,11 @@ impl StatusDirectory {
     /// empty and the caller must write it again. Fails if another daemon uses the new directory.
     pub fn keep(&mut self) -> Result<bool, CommandError> {
         let write_error = |file| cannot_write(&self.path, file);
-        let has_daemon = is_named(&self.daemon, &self.path.join(DAEMON_FILE));
+        let named = |daemon| is_named(daemon, &self.path.join(DAEMON_FILE));
+        let has_daemon = self.daemon.as_ref().map_or(Ok(false), named);
         if !has_daemon.map_err(write_error(DAEMON_FILE))? {
             make_directory(&self.path, MODE).map_err(cannot_create(&self.path))?;
-            self.daemon = lock(&self.path, DAEMON_FILE)?;
+            self.daemon = Some(lock(&self.path, DAEMON_FILE)?);
         }
         let has_claim = is_named(&self.claim, &self.path.join(CLAIM_FILE));
         if has_claim.map_err(write_error(CLAIM_FILE))? {

@@ -60,6 +60,8 @@ pub struct SupervisorOptions {
     pub hooks: HooksConfig,
     /// The lock of the claim. The workload counts as running while a guard has a share.
     pub claims: ClaimShares,
+    /// Arguments of the witness that releases the lease after a kill of the daemon, if any.
+    pub witness: Option<Vec<OsString>>,
 }
 
 /// Observer of the workload, used by metrics and by callers that wait for the workload's end.
@@ -131,6 +133,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let place = ClaimPlace::OnStepDown;
         let on_step_down = Hook::new(hook::ON_STEP_DOWN, place, &options.hooks.on_step_down);
         let command = options.program.command(&options.command, None);
+        let command = command.map(|command| match &options.witness {
+            Some(arguments) => command.witness(arguments.iter().cloned()),
+            None => command,
+        });
         let command = command.map(|command| StandbyCommand::new(command, options.stopping));
         Self {
             options,

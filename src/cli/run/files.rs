@@ -56,7 +56,7 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     }
 }
 
-pub(super) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
+pub(in crate::cli) fn known_home(lease: &ResourceName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = recorded_deployment(directory.path()).unwrap_or_else(|error| {
         warn!(

@@ -70,7 +70,7 @@ impl RunArgs {
     }
 }
 
-pub(super) fn options(
+pub(in crate::cli) fn options(
     config: &Config,
     drains: bool,
     memory: RecoveredState,

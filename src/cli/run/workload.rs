@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::cli::store_options::stopping;
-use crate::config::Config;
+use crate::config::{Config, Sources, UriSource};
 use crate::election::{Input, Timings, Token};
 use crate::exit;
 use crate::publish::directory::status_file;
@@ -36,6 +36,21 @@ const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)
+}
+
+/// Returns the arguments of the witness that releases the lease if this daemon is killed: the flags of
+/// this daemon. `None` if the witness could not read the configuration again, or if services that a
+/// hook started would keep running.
+pub(super) fn witness(config: &Config, sources: &Sources) -> Option<Vec<OsString>> {
+    let hooks = !config.hooks.on_lead.is_empty() || !config.hooks.on_step_down.is_empty();
+    let is_pipe = matches!(config.mongodb.uri, UriSource::Pipe(..));
+    let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if hooks || is_pipe || !sources.files.iter().all(is_file) {
+        return None;
+    }
+    // The first two words are the program and `run`.
+    let flags = std::env::args_os().skip(2);
+    Some(flags.take_while(|word| word != "--").collect())
 }
 
 /// Maximum time that the exiting daemon waits for the standby guard. The guard exits within
@@ -100,7 +115,7 @@ pub(super) enum WorkloadEvent {
 impl Workload {
     /// Starts the configured tasks. While the health is unknown, the election does not contend.
     pub(super) fn start(
-        command: Vec<OsString>,
+        (command, witness): (Vec<OsString>, Option<Vec<OsString>>),
         config: &Config,
         directory: &Path,
         lock: OwnedFd,
@@ -126,6 +141,7 @@ impl Workload {
                 stopping: stopping(&config.workload),
                 hooks: config.hooks.clone(),
                 claims: ClaimShares::new(lock),
+                witness,
             };
             let observer = ExitForwarder {
                 metrics: metrics.clone(),

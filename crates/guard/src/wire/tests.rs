@@ -26,7 +26,7 @@ proptest! {
         let stop = stop.map(|signal| Stop { signal, kill_at: stop_at });
         let terms = Terms { valid_until, kill_at };
         let desired = DesiredState { stop, kill, ..DesiredState::run(terms) };
-        let record = ToGuard { desired, relay, relays };
+        let record = ToGuard { desired, relay, relays, dismissed: kill };
         prop_assert_eq!(arrived(&record), Some(record));
     }
 
@@ -155,6 +155,7 @@ fn start_messages_arrive_with_their_descriptors() {
         },
         foreground: i32::MIN,
         place: Some(ClaimPlace::OnStepDown),
+        has_witness: true,
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
     post_with(ours.as_fd(), &start, &[one.as_fd(), two.as_fd()]).unwrap();
@@ -165,7 +166,10 @@ fn start_messages_arrive_with_their_descriptors() {
         place: None,
     };
     post_with(ours.as_fd(), &shim, &[]).unwrap();
-    let begin = GuardBegin { on_terminal: true };
+    let begin = GuardBegin {
+        on_terminal: true,
+        has_witness: true,
+    };
     post_with(ours.as_fd(), &begin, &[]).unwrap();
 
     let (received, [reader, writer, None]) =

@@ -1,0 +1,107 @@
+//! Opens the directory of a daemon that has exited, to release the daemon's claim.
+//!
+//! A witness holds only the lock of the claim file, as a guard does, so a restarted daemon waits for
+//! the witness instead of failing. A witness changes nothing unless the claim's process has
+//! provably exited.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::{
+    CLAIM_FILE, DAEMON_FILE, GUARD_POLL, RecoveredState, StatusDirectory, cannot_write, is_named,
+    locked, try_lock,
+};
+use leasehold_clock as clock;
+use leasehold_core::election::ResourceName;
+use leasehold_guard::claim_share::{Child, ClaimPlace, children};
+use leasehold_host::CommandError;
+use leasehold_host::occupant;
+
+/// The state of a directory without a daemon.
+#[derive(Debug)]
+pub enum Left {
+    /// No daemon has used the directory, or the directory was replaced.
+    Nothing,
+    /// The directory is locked, and its record was read.
+    Record(LeftClaim),
+}
+
+/// The locked directory of a daemon that has exited.
+#[derive(Debug)]
+pub struct LeftClaim {
+    /// The directory.
+    pub directory: StatusDirectory,
+    /// The record; its claim is present only if the claim's process has provably exited.
+    pub memory: RecoveredState,
+    /// True if a supervised command ran under the claim. If not, another process may still use the
+    /// deadline that it read from the status files.
+    pub ran_command: bool,
+    /// True if a hook ran under the claim. Processes that the hook started may still run.
+    pub ran_hook: bool,
+}
+
+impl StatusDirectory {
+    /// Opens the directory of a daemon that has exited. `inherited` is the claim file with the lock
+    /// of the daemon's guard. Waits for a guard for at most `patience`. Fails if the directory is
+    /// still locked, immediately if a daemon is visible. Blocks the thread.
+    pub fn open_left(
+        path: &Path,
+        lease: &ResourceName,
+        inherited: Option<File>,
+        patience: Duration,
+    ) -> Result<Left, CommandError> {
+        let error = cannot_write(path, CLAIM_FILE);
+        let file = path.join(CLAIM_FILE);
+        let claim = match inherited {
+            Some(claim) => {
+                // Without this check, a witness without the lock could act at the same time as a daemon.
+                match rustix::fs::flock(&claim, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => {}
+                    Err(Errno::WOULDBLOCK) => return Err(locked(path, CLAIM_FILE)),
+                    Err(errno) => return Err(error(errno.into())),
+                }
+                claim
+            }
+            None if fs::symlink_metadata(&file)
+                .is_err_and(|e| e.kind() == io::ErrorKind::NotFound) =>
+            {
+                return Ok(Left::Nothing);
+            }
+            None => lock_left(path, patience)?,
+        };
+        if !is_named(&claim, &file).map_err(&error)? {
+            return Ok(Left::Nothing);
+        }
+        let directory = Self::locked(path, lease, claim, None).map_err(&error)?;
+        let mut memory = directory.read().map_err(&error)?;
+        let [command, on_lead, on_step_down] = children(&directory.claim).map_err(&error)?;
+        directory.prove(&mut memory, patience).map_err(&error)?;
+        Ok(Left::Record(LeftClaim {
+            directory,
+            memory,
+            ran_command: command != Child::None,
+            ran_hook: [on_lead, on_step_down] != [Child::None; ClaimPlace::ALL.len() - 1],
+        }))
+    }
+}
+
+fn lock_left(directory: &Path, patience: Duration) -> Result<File, CommandError> {
+    let until = clock::boot_now() + patience;
+    loop {
+        if let Some(claim) = try_lock(directory, CLAIM_FILE)? {
+            return Ok(claim);
+        }
+        if !occupant::of_file(&directory.join(DAEMON_FILE)).is_empty() {
+            return Err(locked(directory, DAEMON_FILE));
+        }
+        if clock::boot_now() >= until {
+            return Err(locked(directory, CLAIM_FILE));
+        }
+        std::thread::sleep(GUARD_POLL);
+    }
+}

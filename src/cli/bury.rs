@@ -1,0 +1,326 @@
+//! `leasehold bury`: releases the lease of a daemon that has exited without a release.
+//!
+//! The command follows the path of a restarted daemon up to the proof that the previous process has
+//! exited, and then releases that process's claim instead of leading. It never acquires the lease.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use tokio::sync::{oneshot, watch};
+use tracing::info;
+
+use super::run::{known_home, options};
+use super::trace;
+use crate::calls::AnsweredCall;
+use crate::clock;
+use crate::config::Config;
+use crate::election::{BootTime, Claim, Input, Order, ResourceName, Status, StoreAnswer, Token};
+use crate::elector::{ElectorBuilder, ElectorError, ElectorOptions, Surfaces};
+use crate::exit;
+use crate::log;
+use crate::publish::directory::{Left, LeftClaim, StatusDirectory, Unproven, intended_directory};
+use leasehold_cli::keys::{Configuration, DaemonKeys, with_layers};
+use leasehold_cli::values::timeout;
+use leasehold_cli::{answer, run_to_end};
+use leasehold_host::CommandError;
+use leasehold_host::duration::shown;
+use leasehold_host::privacy::hide_from_the_user;
+
+const HELP: &str = "\
+For ExecStopPost= of a systemd unit, or after a daemon was killed. Another replica then leads without waiting for the lease to \
+expire. Give the configuration of the daemon: bury reads the status directory, and connects to MongoDB only if the record \
+there names a claim and its process, its guard and its command have provably exited. It never touches the directory of a \
+running daemon, and never leads. With hooks, the lease is left to expire, because the services that they started may still run.
+
+Examples:
+  leasehold bury --lease orders --mongodb-uri-file /etc/leasehold/uri
+  leasehold bury /run/leasehold/orders --lease orders --config site.yaml
+
+Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run; 64 usage; 69 MongoDB \
+unreachable or refusing; 78 configuration, or a daemon uses the directory. After 1 and 69, the lease expires as usual.";
+
+/// Arguments of `leasehold bury`.
+#[derive(Debug, Args)]
+#[command(after_help = with_layers(HELP))]
+pub struct BuryArgs {
+    /// The daemon's --status-directory
+    #[arg(conflicts_with = "status.directory", value_hint = ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    configuration: Configuration<DaemonKeys>,
+    /// Maximum wait for MongoDB
+    ///
+    /// Also the maximum wait for a guard that is still ending its command.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
+    timeout: Duration,
+    /// End of the authority, for the witness of a guard. The guard's lock is on standard input.
+    #[arg(skip)]
+    valid_until: Option<BootTime>,
+}
+
+impl BuryArgs {
+    /// Makes this process the witness of a guard whose authority ends at `valid_until`.
+    pub(super) fn of_a_guard(self, valid_until: BootTime) -> Self {
+        Self {
+            valid_until: Some(valid_until),
+            ..self
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &BuryArgs) -> Result<ExitCode, CommandError> {
+    let config = args.configuration.sources.load().config()?;
+    let json = config.log.format.json;
+    let json = json.unwrap_or_else(log::is_json_by_default);
+    log::start(config.log.level, log::LineFormat::of(json));
+    hide_from_the_user();
+    let outcome = bury(args, &config)?;
+    let line = outcome.line(&config.lease.name);
+    match args.valid_until {
+        // The witness shares standard output with the command of the daemon.
+        Some(_) => info!("{line}"),
+        None => answer(format!("{line}\n").as_bytes())?,
+    }
+    Ok(ExitCode::from(outcome.exit()))
+}
+
+/// The result of an attempt that did not fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Released(Token),
+    Superseded,
+    NoRecord(PathBuf),
+    NoClaim(PathBuf),
+    OtherLease(PathBuf),
+    Damaged(PathBuf),
+    Unproven(Unproven),
+    Hooks,
+}
+
+impl Outcome {
+    fn exit(&self) -> u8 {
+        match self {
+            Self::Damaged(_) | Self::Unproven(_) | Self::Hooks => exit::NEGATIVE,
+            _ => exit::DONE,
+        }
+    }
+
+    fn line(&self, lease: &ResourceName) -> String {
+        match self {
+            Self::Released(token) => {
+                format!("released lease {lease} (token {token}) of the daemon that exited")
+            }
+            Self::Superseded => {
+                format!(
+                    "lease {lease}: nothing to release; the daemon that exited no longer holds it"
+                )
+            }
+            Self::NoRecord(path) => format!(
+                "lease {lease}: nothing to release; no daemon has used status directory {}",
+                path.display()
+            ),
+            Self::NoClaim(path) => format!(
+                "lease {lease}: nothing to release; status directory {} records no claim of a daemon that exited",
+                path.display()
+            ),
+            Self::OtherLease(path) => format!(
+                "lease {lease}: nothing to release; status directory {} belongs to another lease",
+                path.display()
+            ),
+            Self::Damaged(path) => format!(
+                "lease {lease} not released; the claim record in {} is damaged; the lease expires by itself",
+                path.display()
+            ),
+            Self::Unproven(Unproven::MayRun(pid)) => format!(
+                "lease {lease} not released; process {pid} of its command may still run; the lease expires by itself"
+            ),
+            Self::Unproven(Unproven::NotRecorded) => format!(
+                "lease {lease} not released; the claim record does not show whether a command runs; the lease expires by itself"
+            ),
+            Self::Hooks => format!(
+                "lease {lease} not released; services that a hook started may still run; the lease expires by itself"
+            ),
+        }
+    }
+}
+
+fn bury(args: &BuryArgs, config: &Config) -> Result<Outcome, CommandError> {
+    let lease = &config.lease.name;
+    let configured = args.directory.as_deref();
+    let configured = configured.or(config.status.directory.as_deref());
+    let path = intended_directory(lease, configured);
+    let inherited = args.valid_until.map(|_| inherited()).transpose();
+    let inherited = inherited.map_err(CommandError::failed(exit::SYSTEM, "inherit the lock"))?;
+    let left = StatusDirectory::open_left(&path, lease, inherited, args.timeout)?;
+    let Left::Record(left) = left else {
+        return Ok(Outcome::NoRecord(path));
+    };
+    if left.memory.other_lease {
+        return Ok(Outcome::OtherLease(path));
+    }
+    if let Some(unproven) = left.memory.unproven {
+        return Ok(Outcome::Unproven(unproven));
+    }
+    if left.memory.claim.is_none() {
+        return Ok(match left.memory.damaged {
+            true => Outcome::Damaged(path),
+            false => Outcome::NoClaim(path),
+        });
+    }
+    let hooks = &config.hooks;
+    if left.ran_hook || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty() {
+        return Ok(Outcome::Hooks);
+    }
+    run_to_end(exit::SYSTEM, release(args, config, &path, left))?
+}
+
+/// Returns the claim file with its lock, which a guard passes as standard input.
+fn inherited() -> io::Result<File> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+async fn release(
+    args: &BuryArgs,
+    config: &Config,
+    path: &Path,
+    left: LeftClaim,
+) -> Result<Outcome, CommandError> {
+    let lease = &config.lease.name;
+    let LeftClaim {
+        directory,
+        memory,
+        ran_command,
+        ..
+    } = left;
+    let (_uri, uri) = watch::channel(config.mongodb.uri.clone());
+    let home = known_home(lease, &directory);
+    let trace = trace::from_environment()?;
+    // A guard becomes a witness only after its command is gone.
+    let drains = ran_command || args.valid_until.is_some();
+    let mut options = options(config, drains, memory, home, uri, trace);
+    // The daemon did not end the workload, so the workload did not end first.
+    options.workload_ends_first = false;
+    let begun = clock::boot_now();
+    let noticed_at = begun + options.handoff_delay;
+    let until = match args.valid_until {
+        // At the expiry, a restarted daemon must no longer wait for this process.
+        Some(valid_until) => {
+            let timings = &config.lease.timings;
+            let expires_in = timings.lease_duration() - timings.renew_deadline();
+            (valid_until + expires_in).min(noticed_at + args.timeout)
+        }
+        None => noticed_at + args.timeout,
+    };
+    let attempt = loop {
+        let now = clock::boot_now();
+        options.handoff_delay = noticed_at.since(now);
+        let attempt = attempt(options.clone(), until.since(now)).await?;
+        if attempt.settled || clock::boot_now() >= until {
+            break attempt;
+        }
+    };
+    let token = attempt.token.unwrap_or(memory.token);
+    if !attempt.settled {
+        let waited = shown(until.since(begun));
+        let what = format!("lease {lease} (token {token}) not released within {waited}");
+        let why = attempt.failure;
+        let why = why.unwrap_or_else(|| "MongoDB did not answer".to_owned());
+        let error = CommandError::new(exit::STORE_UNREACHABLE, what).because(why);
+        return Err(error.to_fix("nothing; the lease expires by itself"));
+    }
+    // A restored document may contain the claim again.
+    let recorded = directory.record(None, token.max(memory.token), memory.lease_longest);
+    recorded.map_err(CommandError::failed(
+        exit::CONFIGURATION,
+        &format!("write the claim record in {}", path.display()),
+    ))?;
+    Ok(match attempt.released {
+        true => Outcome::Released(token),
+        false => Outcome::Superseded,
+    })
+}
+
+/// One candidate, which is asked to shut down before it can contend.
+async fn attempt(options: ElectorOptions, limit: Duration) -> Result<Attempt, CommandError> {
+    let builder = ElectorBuilder::new(options);
+    // The candidate handles this request before the answer to its first read, so it never acquires.
+    let _ = builder.inputs().try_send(Input::Shutdown);
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let recorder = Recorder {
+        status: builder.status(),
+        seen: Arc::clone(&seen),
+    };
+    let mut elector = builder.start(recorder);
+    let ended = tokio::time::timeout(limit, elector.wait()).await;
+    if let Ok(Err(error @ ElectorError::Fault(_))) = ended {
+        return Err(CommandError::failed(exit::SYSTEM, "run the election")(
+            error,
+        ));
+    }
+    elector.close().await;
+    let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Attempt {
+        settled: matches!(ended, Ok(Ok(()))),
+        released: seen.released,
+        failure: seen.failure,
+        token: seen.token,
+    })
+}
+
+struct Attempt {
+    /// True if the lease no longer names the claim.
+    settled: bool,
+    released: bool,
+    failure: Option<String>,
+    /// Token of the first document that was read. If the claim was released, its token.
+    token: Option<Token>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Token of the first document that was read.
+    token: Option<Token>,
+    released: bool,
+    failure: Option<String>,
+}
+
+/// Records whether the release was acknowledged, and the last failure of a call.
+struct Recorder {
+    status: watch::Receiver<Status>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Surfaces for Recorder {
+    fn flush(&mut self) -> oneshot::Receiver<bool> {
+        // The files were removed before the candidate started.
+        ().flush()
+    }
+
+    fn workload(&mut self, _: Order) {}
+
+    /// The record keeps the claim until the end, so that an interrupted release can be repeated.
+    fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
+
+    fn calls_in_flight(&mut self, _: usize) {
+        let status = self.status.borrow();
+        if status.store != StoreAnswer::None {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.token.get_or_insert(status.token_highest);
+        }
+    }
+
+    fn answered(&mut self, answered: &AnsweredCall) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.released |= answered.operation == "release" && answered.outcome == "applied";
+        if let Some(failure) = &answered.failure {
+            seen.failure = Some(failure.to_string());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Goal: after a daemon is killed, its guard ends the command and then releases the lease, so that
+//! another replica leads without waiting for the expiry (I8), but never before the command and its
+//! descendants are gone (I6). Method: the lease does not expire during a test, and each command
+//! holds a file lock, so that a second command cannot run at the same time.
+
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_testbed::pid::{self, is_alive};
+use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, assert_contains};
+use rustix::process::Signal;
+
+use crate::contest::{Contest, LONG, PROGRAM, eventually};
+use crate::journal::{Behaviour, Journal};
+
+const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(600),
+    renew_deadline: Duration::from_secs(6),
+    operation_timeout: Duration::from_secs(2),
+    ..DaemonTimings::SHORT
+};
+
+/// Builds a daemon whose command exits with 99 if another command runs.
+fn builder(
+    contest: &Contest,
+    journal: &Journal,
+    identity: &str,
+    behaviour: &Behaviour,
+) -> DaemonBuilder {
+    let lock = journal.path("lock").display().to_string();
+    let exclusive = ["flock", "--nonblock", "--conflict-exit-code=99", &lock].map(str::to_owned);
+    let command = exclusive.into_iter().chain(journal.command(behaviour));
+    let candidate = contest.candidate_at(identity, NEVER_EXPIRES);
+    candidate.workload(command)
+}
+
+async fn leader_and_standby(
+    contest: &Contest,
+    journal: &Journal,
+    behaviour: &Behaviour,
+) -> (Daemon, Daemon) {
+    let leader = builder(contest, journal, "a", behaviour).start();
+    journal.wait("start", 1).await;
+    let standby = builder(contest, journal, "b", behaviour);
+    let standby = standby.following("a", LONG).await;
+    (leader, standby)
+}
+
+async fn assert_successor(contest: &Contest, journal: &Journal) {
+    let start = journal.wait("start", 2).await;
+    assert_eq!((start.token, start.identity.as_str()), (2, "b"));
+    journal.assert_one_after_the_other();
+    let ended = contest.last_ended().await;
+    assert_eq!((ended.token, ended.identity.as_str()), (1, "a"));
+}
+
+#[tokio::test]
+async fn i8_another_replica_leads_once_the_command_of_a_killed_daemon_is_gone() {
+    let (contest, journal) = (Contest::new("witness").await, Journal::new());
+    let (leader, standby) = leader_and_standby(&contest, &journal, &Behaviour::Obedient).await;
+    leader.kill();
+    assert_successor(&contest, &journal).await;
+    // On a busy machine, the answer to the release may be late; then the line differs.
+    leader.wait_logged("the daemon that exited", LONG).await;
+    standby.wait_leads_with(2, LONG).await;
+    assert!(leader.try_status().is_none(), "the files were removed");
+}
+
+#[tokio::test]
+async fn i6_a_command_that_ignores_the_stop_signal_delays_the_release() {
+    let (contest, journal) = (Contest::new("witness-stubborn").await, Journal::new());
+    let (leader, _standby) = leader_and_standby(&contest, &journal, &Behaviour::Stubborn).await;
+    let command = journal.of("start")[0].pid;
+    leader.kill();
+    journal.wait("ignored", 1).await;
+    assert!(contest.stored().claim().await.is_some() || !is_alive(command));
+    assert_successor(&contest, &journal).await;
+    assert!(!is_alive(command));
+}
+
+#[tokio::test]
+async fn a_second_stop_signal_counts_as_a_kill() {
+    let (contest, journal) = (Contest::new("witness-second").await, Journal::new());
+    let (leader, _standby) = leader_and_standby(&contest, &journal, &Behaviour::Stubborn).await;
+    leader.term();
+    journal.wait("ignored", 1).await;
+    eventually("the second signal ends the daemon", async || {
+        leader.term();
+        leader.exit_code().is_some()
+    })
+    .await;
+    assert_eq!(leader.exit_code(), Some(1));
+    assert_successor(&contest, &journal).await;
+}
+
+#[tokio::test]
+async fn i6_without_the_guard_only_bury_releases_the_lease() {
+    let (contest, journal) = (Contest::new("witness-lost").await, Journal::new());
+    let (leader, standby) = leader_and_standby(&contest, &journal, &Behaviour::Obedient).await;
+    let command = journal.of("start")[0].pid;
+    // The shell's parent is flock(1), which is the child of the guard.
+    let guard = pid::parent(pid::parent(command));
+    // A running daemon would end the processes that the killed guard leaves behind.
+    leader.stop();
+    pid::signal(guard, Signal::KILL);
+    leader.kill();
+    // The kernel kills only the first process of the command.
+    let bury = || {
+        let mut bury = Command::new(PROGRAM);
+        bury.arg("bury")
+            .arg(leader.status_directory())
+            .arg("--lease=witness-lost")
+            .args(NEVER_EXPIRES.flags())
+            .env("LEASEHOLD_MONGODB__URI", contest.set().uri());
+        bury.output().unwrap()
+    };
+    let refused = bury();
+    let text = String::from_utf8(refused.stdout).unwrap();
+    assert_contains(&text, "may still run");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(is_alive(command));
+    assert!(contest.stored().claim().await.is_some());
+    assert!(!standby.leads());
+    pid::signal(command, Signal::KILL);
+    eventually("the command is gone", async || !is_alive(command)).await;
+    let released = bury();
+    assert_eq!(released.status.code(), Some(0), "{released:?}");
+    assert_successor(&contest, &journal).await;
+}
+
+#[tokio::test]
+async fn i8_a_restarted_daemon_and_the_witness_never_overlap() {
+    let (contest, journal) = (Contest::new("witness-race").await, Journal::new());
+    let (leader, standby) = leader_and_standby(&contest, &journal, &Behaviour::Obedient).await;
+    let mut daemons = [leader, standby];
+    for round in 1..=8 {
+        let last = journal.wait("start", round).await;
+        assert_eq!(last.token, i64::try_from(round).unwrap());
+        let leads = usize::from(last.identity == "b");
+        daemons[leads].restart_same_directory();
+    }
+    journal.wait("start", 9).await;
+    journal.assert_one_after_the_other();
+}
