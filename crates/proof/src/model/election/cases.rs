@@ -149,7 +149,7 @@ pub(crate) fn long() -> Vec<Case> {
             name: "two candidates on change streams, one fault of any kind, one request",
             bounds: bounds(&APART, 1, 1).on_streams(),
             milestones: UNKNOWN,
-            states_min: 10_400_000,
+            states_min: 7_350_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one transfer",
