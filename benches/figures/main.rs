@@ -139,6 +139,10 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(supervision::handoff(setup)),
     },
     Figure {
+        names: &["workload_killed"],
+        measure: |setup| Box::pin(supervision::killed(setup)),
+    },
+    Figure {
         names: &["guard_memory"],
         measure: |setup| Box::pin(supervision::guard_memory(setup)),
     },

@@ -1,7 +1,7 @@
-//! Measures a supervised command: the time from the leader's SIGTERM until the next command runs,
-//! the time from an acquisition until the command runs, and the guard's memory. The command is this
-//! benchmark program, which records when it begins and ends, exits immediately on SIGTERM, and
-//! holds a file lock while it exists.
+//! Measures a supervised command: the time from the SIGTERM or SIGKILL of the leader until the next
+//! command runs, the time from an acquisition until the command runs, and the guard's memory. The
+//! command is this benchmark program, which records when it begins and ends, exits immediately on
+//! SIGTERM, and holds a file lock while it exists.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -42,8 +42,83 @@ struct Life {
     ended_ns: Option<u64>,
 }
 
+/// The times of the rounds, in each of which the leader's daemon ended.
+#[derive(Debug, Default)]
+struct Rounds {
+    /// From the end of the daemon until the next command runs.
+    handed: Vec<f64>,
+    /// From the end of the daemon until its command has ended.
+    stopped: Vec<f64>,
+    /// From the acquisition until the next command runs.
+    sent: Vec<f64>,
+    /// From the status of the next leader until its command runs.
+    said: Vec<f64>,
+    beside: f64,
+}
+
 /// Sends SIGTERM to the leader's daemon, and measures the time until the next command runs.
 pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
+    let rounds = rounds(&setup, Daemon::term).await;
+    let row = |what: &str, series: &[f64], bounds: &[Bound]| {
+        Row::new("workload_handoff", what, Unit::Time, series, bounds)
+    };
+    let target = [Bound::AtMost(Statistic::Median, 0.025)];
+    vec![
+        row(
+            "SIGTERM to the daemon → the next CMD runs, 3 daemons",
+            &rounds.handed,
+            &target,
+        ),
+        row(
+            "of which SIGTERM → the old CMD has ended",
+            &rounds.stopped,
+            &[],
+        ),
+        row("acquisition is sent → CMD runs", &rounds.sent, &[]),
+        row("status.json says leader → CMD runs", &rounds.said, &[]),
+        rounds.overlaps("workload_handoff"),
+    ]
+}
+
+/// Sends SIGKILL to the leader's daemon, whose guard ends the command and releases the lease.
+pub(crate) async fn killed(setup: Setup) -> Vec<Row> {
+    let rounds = rounds(&setup, Daemon::kill).await;
+    let target = [
+        Bound::AtMost(Statistic::Median, 0.05),
+        Bound::AtMost(Statistic::P99, 0.15),
+    ];
+    let row = |what: &str, series: &[f64], bounds: &[Bound]| {
+        Row::new("workload_killed", what, Unit::Time, series, bounds)
+    };
+    vec![
+        row(
+            "SIGKILL of the daemon → the next CMD runs, 3 daemons",
+            &rounds.handed,
+            &target,
+        ),
+        row(
+            "of which SIGKILL → the old CMD has ended",
+            &rounds.stopped,
+            &[],
+        ),
+        row("acquisition is sent → CMD runs", &rounds.sent, &[]),
+        rounds.overlaps("workload_killed"),
+    ]
+}
+
+impl Rounds {
+    fn overlaps(&self, figure: &'static str) -> Row {
+        let what = format!(
+            "CMDs that began alongside another, in {} hand-offs",
+            self.handed.len()
+        );
+        let none = [Bound::AtMost(Statistic::Max, 0.0)];
+        Row::new(figure, what, Unit::Count, &[self.beside], &none)
+    }
+}
+
+/// Ends the leader's daemon in each round, and restarts it once another daemon leads.
+async fn rounds(setup: &Setup, end: impl Fn(&Daemon)) -> Rounds {
     let set = setup.set().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 3);
@@ -61,13 +136,13 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     let mut leader = observer.find("one leads", COMMAND_MAX, leads).await.index;
     join_all(daemons.iter().map(watching)).await;
     begun(&journal, 1).await;
-    let (mut handed, mut stopped, mut sent, mut said) = (vec![], vec![], vec![], vec![]);
+    let mut times = Rounds::default();
     for round in 1..=setup.count(100, 20) {
         tokio::time::sleep(SETTLE).await;
         observer.forget();
         let old = leader;
-        let term_ns = boottime_ns();
-        daemons[old].term();
+        let ended_at = boottime_ns();
+        end(&daemons[old]);
         let seen = observer
             .find("another leads", COMMAND_MAX, |seen| {
                 seen.index != old && leads(seen)
@@ -76,45 +151,21 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
         begun(&journal, round + 1).await;
         let lives = lives(&journal);
         let began_ns = lives[round].began_ns;
-        handed.push(seconds(term_ns, began_ns));
-        let ended_ns = lives[round - 1]
-            .ended_ns
-            .expect("a command ends before the next");
-        stopped.push(seconds(term_ns, ended_ns));
+        times.handed.push(seconds(ended_at, began_ns));
+        let command_ended = lives[round - 1].ended_ns;
+        let command_ended = command_ended.expect("a command ends before the next");
+        times.stopped.push(seconds(ended_at, command_ended));
         let until_ns = seen.leads_until_ns().expect("the search has ended");
-        sent.push(seconds(until_ns - nanos(RENEW_DEADLINE), began_ns));
-        said.push(seconds(seen.at_ns, began_ns));
+        let sent = seconds(until_ns - nanos(RENEW_DEADLINE), began_ns);
+        times.sent.push(sent);
+        times.said.push(seconds(seen.at_ns, began_ns));
         leader = seen.index;
         daemons[old].wait_exit(EXIT_MAX).await;
         daemons[old].restart_same_directory();
         watching(&daemons[old]).await;
     }
-    let row = |what: &str, series: &[f64], bounds: &[Bound]| {
-        Row::new("workload_handoff", what, Unit::Time, series, bounds)
-    };
-    let beside = beside(&lives(&journal));
-    let none = [Bound::AtMost(Statistic::Max, 0.0)];
-    let target = [Bound::AtMost(Statistic::Median, 0.025)];
-    vec![
-        row(
-            "SIGTERM to the daemon → the next CMD runs, 3 daemons",
-            &handed,
-            &target,
-        ),
-        row("of which SIGTERM → the old CMD has ended", &stopped, &[]),
-        row("acquisition is sent → CMD runs", &sent, &[]),
-        row("status.json says leader → CMD runs", &said, &[]),
-        Row::new(
-            "workload_handoff",
-            format!(
-                "CMDs that began alongside another, in {} hand-offs",
-                handed.len()
-            ),
-            Unit::Count,
-            &[beside],
-            &none,
-        ),
-    ]
+    times.beside = beside(&lives(&journal));
+    times
 }
 
 /// Measures the memory of each guard, which adds to its daemon's memory.

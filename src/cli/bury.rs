@@ -19,12 +19,13 @@ use super::run::{known_home, options};
 use super::trace;
 use crate::calls::AnsweredCall;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, UriSource};
 use crate::election::{BootTime, Claim, Input, Order, ResourceName, Status, StoreAnswer, Token};
 use crate::elector::{ElectorBuilder, ElectorError, ElectorOptions, Surfaces};
 use crate::exit;
 use crate::log;
 use crate::publish::directory::{Left, LeftClaim, StatusDirectory, Unproven, intended_directory};
+use leasehold_cli::connecting;
 use leasehold_cli::keys::{Configuration, DaemonKeys, with_layers};
 use leasehold_cli::values::timeout;
 use leasehold_cli::{answer, run_to_end};
@@ -218,10 +219,11 @@ async fn release(
         }
         None => noticed_at + args.timeout,
     };
+    let mut first = Some(config.mongodb.uri.clone());
     let attempt = loop {
         let now = clock::boot_now();
         options.handoff_delay = noticed_at.since(now);
-        let attempt = attempt(options.clone(), until.since(now)).await?;
+        let attempt = attempt(options.clone(), first.take(), until.since(now)).await?;
         if attempt.settled || clock::boot_now() >= until {
             break attempt;
         }
@@ -248,7 +250,13 @@ async fn release(
 }
 
 /// One candidate, which is asked to shut down before it can contend.
-async fn attempt(options: ElectorOptions, limit: Duration) -> Result<Attempt, CommandError> {
+/// The first attempt names the servers of its connection string if they do not answer.
+async fn attempt(
+    options: ElectorOptions,
+    first: Option<UriSource>,
+    limit: Duration,
+) -> Result<Attempt, CommandError> {
+    let lease = options.lease.clone();
     let builder = ElectorBuilder::new(options);
     // The candidate handles this request before the answer to its first read, so it never acquires.
     let _ = builder.inputs().try_send(Input::Shutdown);
@@ -257,8 +265,16 @@ async fn attempt(options: ElectorOptions, limit: Duration) -> Result<Attempt, Co
         status: builder.status(),
         seen: Arc::clone(&seen),
     };
+    let store = builder.store_info();
+    let connecting = tokio::spawn(async move {
+        if let Some(uri) = first {
+            let servers = connecting::unanswered(&uri, || store.borrow().is_some()).await;
+            info!(%lease, servers, "connecting to MongoDB");
+        }
+    });
     let mut elector = builder.start(recorder);
     let ended = tokio::time::timeout(limit, elector.wait()).await;
+    connecting.abort();
     if let Ok(Err(error @ ElectorError::Fault(_))) = ended {
         return Err(CommandError::failed(exit::SYSTEM, "run the election")(
             error,
