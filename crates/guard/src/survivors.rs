@@ -37,8 +37,8 @@ fn namespace(kind: &str) -> u64 {
 }
 
 /// Returns true if one of these may run: `leader`, a process of its group or session, or a process
-/// with the inherited variable `mark` in its environment.
-pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
+/// whose environment has a variable (`NAME=VALUE`) that is an inherited `mark`.
+pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
         && leader.time_namespace == namespace("time");
@@ -68,7 +68,7 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
             Err(_) => return true,
             Ok(Some(stat)) if stat.runs && stat.started >= leader.started => {
                 let related = stat.group == leader.pid || stat.session == leader.pid;
-                if related || may_be_marked(pid, &stat, mark, &mut buffer) {
+                if related || may_be_marked(pid, &stat, &mark, &mut buffer) {
                     return true;
                 }
             }
@@ -78,18 +78,24 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     false
 }
 
-/// Returns true if the environment of the process contains `mark`, or cannot be read now. Processes
-/// of other users never count as marked.
+/// Returns true if the environment of the process contains a mark, or cannot be read now. A process
+/// that hides its environment never counts as marked: a process of another user, or a process that
+/// is not dumpable if this user is not root.
 ///
 /// During an exec, the environment reads as empty. The stat file shows that an exec is in progress.
-fn may_be_marked(pid: i32, stat: &Stat, mark: &str, buffer: &mut Vec<u8>) -> bool {
+fn may_be_marked(
+    pid: i32,
+    stat: &Stat,
+    mark: impl Fn(&[u8]) -> bool,
+    buffer: &mut Vec<u8>,
+) -> bool {
     for _ in 0..READS_MAX {
         match read_at_once(&format!("/proc/{pid}/environ"), buffer) {
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return true,
             Err(_) => return false,
             Ok(environment) if !environment.is_empty() => {
                 let mut variables = environment.split(|byte| *byte == 0);
-                return variables.any(|variable| variable == mark.as_bytes());
+                return variables.any(&mark);
             }
             Ok(_) if stat.is_kernel_thread => return false,
             Ok(_) => {}
@@ -209,7 +215,7 @@ mod tests {
     /// a moment during its exec.
     fn is_gone(id: &ProcessId, mark: &str) -> bool {
         let until = leasehold_clock::boot_now() + Duration::from_secs(30);
-        while may_run(id, mark) {
+        while may_run(id, |variable| variable == mark.as_bytes()) {
             if leasehold_clock::boot_now() > until {
                 return false;
             }
@@ -231,7 +237,7 @@ mod tests {
     #[test]
     fn a_process_may_run_until_it_is_gone_and_a_zombie_is() {
         let (Sleeper(ref mut child), id) = sleeper(&mut Command::new("sleep"));
-        assert!(may_run(&id, MARK));
+        assert!(may_run(&id, |variable| variable == MARK.as_bytes()));
         child.kill().expect("the process is our child");
         // The child stays a zombie until it is reaped.
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
@@ -261,7 +267,7 @@ mod tests {
         let mark = "LEASEHOLD_TEST_MARK=wherever";
         let (name, value) = mark.split_once('=').expect("a variable");
         let (left, _) = sleeper(Command::new("setsid").arg("sleep").env(name, value));
-        assert!(may_run(&id, mark));
+        assert!(may_run(&id, |variable| variable == mark.as_bytes()));
         assert!(is_gone(&id, MARK));
         drop(left);
         assert!(is_gone(&id, mark));
@@ -278,7 +284,10 @@ mod tests {
         let mut command = Command::new("setsid");
         let (left, _) = started(command.args(["sh", "-c", again, again]).env(name, value));
         for look in 0..500 {
-            assert!(may_run(&id, mark), "look {look}");
+            assert!(
+                may_run(&id, |variable| variable == mark.as_bytes()),
+                "look {look}"
+            );
         }
         drop(left);
         assert!(is_gone(&id, mark));
@@ -303,7 +312,7 @@ mod tests {
                 ..id
             },
         ] {
-            assert!(may_run(&elsewhere, MARK), "{elsewhere:?}");
+            assert!(may_run(&elsewhere, |_| false), "{elsewhere:?}");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Checks that no command is still running under the claim of a process that has exited.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,14 +38,26 @@ pub(super) fn may_run(
 ) -> io::Result<Option<Unproven>> {
     let until = clock::boot_now() + CHILD_AWAITED_MAX.min(patience);
     let status_file = status_file(directory);
-    let mark = format!("LEASEHOLD_STATUS_FILE={}", status_file.display());
+    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let own = place(directory)?;
+    // The daemon may have named the directory differently, for example through a symbolic link.
+    let mark = |variable: &[u8]| {
+        let value = variable.strip_prefix(b"LEASEHOLD_STATUS_FILE=");
+        value
+            .map(OsStr::from_bytes)
+            .map(Path::new)
+            .is_some_and(|path| {
+                let parent = path.parent().map(place);
+                path == status_file || parent.is_some_and(|found| found.is_ok_and(|it| it == own))
+            })
+    };
     for child in children(claim)? {
         let process = match child {
             Child::None | Child::Gone => continue,
             Child::Unreadable => return Ok(Some(Unproven::NotRecorded)),
             Child::Running(process) => process,
         };
-        while survivors::may_run(&process, &mark) {
+        while survivors::may_run(&process, mark) {
             if clock::boot_now() >= until {
                 return Ok(Some(Unproven::MayRun(process.pid)));
             }
@@ -54,7 +69,6 @@ pub(super) fn may_run(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::{Child as Started, Command};
 
     use super::*;
@@ -125,6 +139,24 @@ mod tests {
             assert_eq!(again, expected, "{place:?}");
             end(started);
         }
+    }
+
+    #[test]
+    fn i6_a_survivor_counts_if_it_names_the_directory_differently() {
+        let (leader, child) = sleeper();
+        end(leader);
+        let directory = left_with(ClaimPlace::Command, child);
+        let link = tempfile::tempdir().unwrap();
+        let link = link.path().join("link");
+        std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+        let survivor = Command::new("setsid")
+            .args(["sleep", "600"])
+            .env("LEASEHOLD_STATUS_FILE", link.join("status.json"))
+            .spawn()
+            .unwrap();
+        let (_, memory) = open(directory.path(), Duration::from_millis(20));
+        end(survivor);
+        assert!(matches!(memory.unproven, Some(Unproven::MayRun(_))));
     }
 
     #[test]
