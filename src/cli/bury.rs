@@ -94,7 +94,7 @@ pub fn run(args: &BuryArgs) -> Result<ExitCode, CommandError> {
 
 /// The result of an attempt that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
+enum Burial {
     Released(Token),
     Superseded,
     NoRecord(PathBuf),
@@ -103,12 +103,18 @@ enum Outcome {
     Damaged(PathBuf),
     Unproven(Unproven),
     Hooks,
+    Expired,
+    OtherUser(PathBuf, u32),
 }
 
-impl Outcome {
+impl Burial {
     fn exit(&self) -> u8 {
         match self {
-            Self::Damaged(_) | Self::Unproven(_) | Self::Hooks => exit::NEGATIVE,
+            Self::Damaged(_)
+            | Self::Unproven(_)
+            | Self::Hooks
+            | Self::Expired
+            | Self::OtherUser(..) => exit::NEGATIVE,
             _ => exit::DONE,
         }
     }
@@ -148,11 +154,16 @@ impl Outcome {
             Self::Hooks => format!(
                 "lease {lease} not released; services that a hook started may still run; the lease expires by itself"
             ),
+            Self::OtherUser(path, user) => format!(
+                "lease {lease} not released, because the claim record in {} belongs to user {user}; to fix: run bury as this user",
+                path.display()
+            ),
+            Self::Expired => format!("lease {lease} not released, because it has already expired"),
         }
     }
 }
 
-fn bury(args: &BuryArgs, config: &Config) -> Result<Outcome, CommandError> {
+fn bury(args: &BuryArgs, config: &Config) -> Result<Burial, CommandError> {
     let lease = &config.lease.name;
     let configured = args.directory.as_deref();
     let configured = configured.or(config.status.directory.as_deref());
@@ -161,23 +172,28 @@ fn bury(args: &BuryArgs, config: &Config) -> Result<Outcome, CommandError> {
     let inherited = inherited.map_err(CommandError::failed(exit::SYSTEM, "inherit the lock"))?;
     let left = StatusDirectory::open_left(&path, lease, inherited, args.timeout)?;
     let Left::Record(left) = left else {
-        return Ok(Outcome::NoRecord(path));
+        return Ok(Burial::NoRecord(path));
     };
     if left.memory.other_lease {
-        return Ok(Outcome::OtherLease(path));
+        return Ok(Burial::OtherLease(path));
     }
     if let Some(unproven) = left.memory.unproven {
-        return Ok(Outcome::Unproven(unproven));
+        return Ok(Burial::Unproven(unproven));
+    }
+    let owner = left.directory.other_owner();
+    let owner = owner.map_err(CommandError::failed(exit::SYSTEM, "read the claim record"))?;
+    if let Some(user) = owner {
+        return Ok(Burial::OtherUser(path, user));
     }
     if left.memory.claim.is_none() {
         return Ok(match left.memory.damaged {
-            true => Outcome::Damaged(path),
-            false => Outcome::NoClaim(path),
+            true => Burial::Damaged(path),
+            false => Burial::NoClaim(path),
         });
     }
     let hooks = &config.hooks;
     if left.ran_hook || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty() {
-        return Ok(Outcome::Hooks);
+        return Ok(Burial::Hooks);
     }
     run_to_end(exit::SYSTEM, release(args, config, &path, left))?
 }
@@ -192,7 +208,7 @@ async fn release(
     config: &Config,
     path: &Path,
     left: LeftClaim,
-) -> Result<Outcome, CommandError> {
+) -> Result<Burial, CommandError> {
     let lease = &config.lease.name;
     let LeftClaim {
         directory,
@@ -219,6 +235,10 @@ async fn release(
         }
         None => noticed_at + args.timeout,
     };
+    if until <= begun {
+        // The daemon was frozen before it was killed, so other replicas need no release.
+        return Ok(Burial::Expired);
+    }
     let mut first = Some(config.mongodb.uri.clone());
     let attempt = loop {
         let now = clock::boot_now();
@@ -244,18 +264,17 @@ async fn release(
         &format!("write the claim record in {}", path.display()),
     ))?;
     Ok(match attempt.released {
-        true => Outcome::Released(token),
-        false => Outcome::Superseded,
+        true => Burial::Released(token),
+        false => Burial::Superseded,
     })
 }
 
-/// One candidate, which is asked to shut down before it can contend.
-/// The first attempt names the servers of its connection string if they do not answer.
+/// Runs one candidate, which is asked to shut down before it can contend. The first attempt names the servers of its connection string if they do not answer.
 async fn attempt(
     options: ElectorOptions,
     first: Option<UriSource>,
     limit: Duration,
-) -> Result<Attempt, CommandError> {
+) -> Result<Ended, CommandError> {
     let lease = options.lease.clone();
     let builder = ElectorBuilder::new(options);
     // The candidate handles this request before the answer to its first read, so it never acquires.
@@ -282,7 +301,7 @@ async fn attempt(
     }
     elector.close().await;
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Attempt {
+    Ok(Ended {
         settled: matches!(ended, Ok(Ok(()))),
         released: seen.released,
         failure: seen.failure,
@@ -290,7 +309,8 @@ async fn attempt(
     })
 }
 
-struct Attempt {
+/// How a candidate of the witness ended.
+struct Ended {
     /// True if the lease no longer names the claim.
     settled: bool,
     released: bool,

@@ -115,6 +115,20 @@ async fn i8_the_directory_of_a_running_daemon_is_not_touched() {
 }
 
 #[tokio::test]
+async fn the_record_of_another_user_is_refused_with_the_remedy() {
+    if !rustix::process::geteuid().is_root() {
+        leasehold_testbed::skip("needs root, to change the owner of a file");
+        return;
+    }
+    let contest = Contest::new("buried-foreign").await;
+    let leader = killed_leader(&contest, "0s").await;
+    std::os::unix::fs::chown(claim_file(&leader), Some(65534), None).unwrap();
+    let answer = bury_offline("buried-foreign", leader.status_directory());
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.stdout.contains("user 65534"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn i8_a_copied_directory_proves_nothing() {
     let contest = Contest::new("buried-copy").await;
     let leader = killed_leader(&contest, "0s").await;

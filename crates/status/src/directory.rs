@@ -174,8 +174,9 @@ impl StatusDirectory {
     /// Removes the claim from `memory` unless there is proof that its process has exited.
     fn prove(&self, memory: &mut RecoveredState, patience: Duration) -> io::Result<()> {
         // A record that another user may have written is not a proof.
-        let owner = self.claim.metadata()?.uid();
-        memory.claim = memory.claim.filter(|_| place::is_ours(owner));
+        if self.other_owner()?.is_some() {
+            memory.claim = None;
+        }
         if memory.claim.is_some() && memory.unproven.is_none() {
             memory.unproven = predecessor::may_run(&self.claim, &self.path, patience)?;
         }
@@ -185,6 +186,13 @@ impl StatusDirectory {
         // the new daemon does not use the proof and waits like any other candidate.
         memory.claim = memory.claim.filter(|_| self.clear().is_ok());
         Ok(())
+    }
+
+    /// Returns the id of the user who owns the claim record, if that user's record proves nothing
+    /// to this process.
+    pub fn other_owner(&self) -> io::Result<Option<u32>> {
+        let owner = self.claim.metadata()?.uid();
+        Ok((!place::is_ours(owner)).then_some(owner))
     }
 
     /// Returns the path of the directory.

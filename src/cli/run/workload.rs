@@ -43,7 +43,14 @@ pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
 /// hook started would keep running.
 pub(super) fn witness(config: &Config, sources: &Sources) -> Option<Vec<OsString>> {
     let hooks = !config.hooks.on_lead.is_empty() || !config.hooks.on_step_down.is_empty();
-    let is_pipe = matches!(config.mongodb.uri, UriSource::Pipe(..));
+    // A descriptor of this process (/dev/stdin) is another file in the witness.
+    let descriptors = ["/dev/stdin", "/dev/fd", "/proc"];
+    let is_descriptor = |path: &Path| descriptors.iter().any(|place| path.starts_with(place));
+    let is_pipe = match &config.mongodb.uri {
+        UriSource::Inline(_) => false,
+        UriSource::File(path) => is_descriptor(path),
+        UriSource::Pipe(..) => true,
+    };
     let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.is_file());
     if hooks || is_pipe || !sources.files.iter().all(is_file) {
         return None;
