@@ -20,6 +20,8 @@ pub struct Candidate {
     pub supervises: bool,
     /// The claim of the status directory's previous process, if that process has provably exited.
     pub predecessor_claim: Option<Claim>,
+    /// True if the candidate releases that claim instead of leading again immediately.
+    pub releases_predecessor: bool,
     /// True if the candidate registers as the standby of a leader that has none.
     pub stands_by: bool,
     /// Priority of the candidate. The candidate with the highest priority is the preferred standby.
@@ -36,6 +38,7 @@ impl Candidate {
             lease_longest_remembered: None,
             supervises: false,
             predecessor_claim: None,
+            releases_predecessor: false,
             stands_by: true,
             priority: 0,
         }
@@ -47,6 +50,7 @@ pub(super) struct Participant {
     pub(super) identity: Identity,
     pub(super) session: Session,
     pub(super) priority: u32,
+    pub(super) releases_predecessor: bool,
     pub(super) tunables: Tunables,
 }
 

@@ -62,6 +62,7 @@ impl Contender {
                 identity: candidate.identity.clone(),
                 session,
                 priority: candidate.priority,
+                releases_predecessor: candidate.releases_predecessor,
                 tunables: candidate.tunables,
             },
             record: DirectoryRecord::new(predecessor, &view),

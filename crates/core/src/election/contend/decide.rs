@@ -137,6 +137,14 @@ impl Contender {
                 crate::election::mutation::stranger(lease, holder, self.me.timings(), now);
             return Decision::Adopt(stranger);
         }
+        if let Some(exited) = self.exited_claim()
+            && let Some(from) = self.release_of_exited_from(barred)
+        {
+            return match from > now {
+                true => Decision::Wait(Some(from)),
+                false => Decision::Release(exited),
+            };
+        }
         if barred {
             return Decision::Wait(None);
         }
@@ -174,6 +182,17 @@ impl Contender {
         }
         let opens = Some(self.gate()).filter(|gate| *gate > now);
         Decision::Wait(opens.into_iter().chain([from]).min())
+    }
+
+    /// Returns when a candidate that does not lead again releases the claim of the exited process.
+    /// A candidate may be barred for a moment after its start, until its workload is ready.
+    fn release_of_exited_from(&self, barred: bool) -> Option<BootTime> {
+        let noticed = self.exit_noticed_at()?.max(self.release_from());
+        if self.me.releases_predecessor {
+            return Some(noticed);
+        }
+        let started = self.claims.exited?.demoted_at;
+        barred.then(|| noticed.max(started + self.me.timings().retry_interval()))
     }
 
     fn token_can_grow(&self, lease: &Lease) -> bool {

@@ -99,7 +99,7 @@ impl Contender {
     }
 
     /// Returns the claim of the exited process as it must be released, if the lease names it.
-    fn exited_claim(&self) -> Option<EndedClaim> {
+    pub(super) fn exited_claim(&self) -> Option<EndedClaim> {
         let (exited, lease) = (self.claims.exited?, self.view.lease()?);
         let head_start = head_start_of_standby(&self.view).filter(|_| !lease.paused);
         exited.stored_in(lease, head_start)
@@ -111,7 +111,7 @@ impl Contender {
     }
 
     /// Returns when an unsupervised workload has had time to notice the exit of its daemon.
-    fn exit_noticed_at(&self) -> Option<BootTime> {
+    pub(super) fn exit_noticed_at(&self) -> Option<BootTime> {
         let exited = self.claims.exited?;
         Some(exited.demoted_at + planted!(ExitUnnoticed, Duration::ZERO, self.drain_time()))
     }

@@ -107,3 +107,59 @@ fn a_witness_without_proof_or_without_an_answer_releases_nothing() {
     assert_eq!((cut_off.count("release"), cut_off.exited), (0, true));
     assert!(cut_off.election.is_left_to_expire());
 }
+
+#[test]
+fn an_unhealthy_successor_releases_the_claim_after_a_moment() {
+    let (exited, mut stored) = leader("a", at(0));
+    let mut successor = exited.successor(at(10));
+    successor.input(at(10), Input::Health { healthy: false });
+    let released = at(10) + tunables().timings.retry_interval();
+    successor.run(released - millis(1), &mut stored);
+    assert_eq!(successor.count("release"), 0);
+    successor.run(released, &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!(stored.history[0].reason, Reason::Died);
+    successor.input(at(20), Input::Health { healthy: true });
+    successor.serve(at(20), &mut stored);
+    assert!(successor.leads(at(20)));
+}
+
+#[test]
+fn a_successor_that_is_healthy_in_time_leads_again() {
+    let (exited, mut stored) = leader("a", at(0));
+    let mut successor = exited.successor(at(10));
+    successor.input(at(10), Input::Health { healthy: false });
+    successor.serve(at(10), &mut stored);
+    successor.input(at(11), Input::Health { healthy: true });
+    successor.serve(at(11), &mut stored);
+    assert!(successor.leads(at(11)));
+    assert_eq!(successor.count("release"), 0);
+}
+
+#[test]
+fn an_unhealthy_successor_waits_until_an_unsupervised_workload_has_noticed_the_exit() {
+    let slow = with_handoff(seconds(5));
+    let (exited, mut stored) = leader_with("a", at(0), slow);
+    let mut successor = exited.successor_with(at(10), slow);
+    successor.input(at(10), Input::Health { healthy: false });
+    successor.sends_nth(1, "release", at(15), &mut stored);
+}
+
+#[test]
+fn a_successor_releases_the_claim_if_configured_and_contends_again() {
+    let (exited, mut stored) = leader("a", at(0));
+    let (claim, ..) = *exited.remembered.last().expect("it led");
+    let candidate = Candidate {
+        predecessor_claim: claim,
+        releases_predecessor: true,
+        token_remembered: token(1),
+        tunables: tunables(),
+        ..candidate("a")
+    };
+    let mut successor = Node::begin(candidate, at(1));
+    successor.serve(at(1), &mut stored);
+    assert_eq!(successor.sent_after(0)[..2], ["read", "release"]);
+    assert_eq!(stored.history[0].reason, Reason::Died);
+    successor.run(at(2), &mut stored);
+    assert_eq!(successor.token(), token(2));
+}
