@@ -118,6 +118,7 @@ impl Machine {
             lease_longest_remembered: self.directory.lease_longest,
             supervises: false,
             predecessor_claim: self.directory.claim,
+            releases_predecessor: false,
             stands_by: self.stands_by,
             priority: self.priority.unwrap_or(0),
         };

@@ -49,6 +49,10 @@ pub(super) struct Machine {
     /// its acquisitions leave the field `standby` unchanged.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
+    /// A restarted candidate releases the claim of its predecessor, and does not lead again first.
+    pub(super) releases_predecessor: bool,
+    /// The workload of a new candidate is not ready at first.
+    pub(super) ready_late: bool,
     /// The time within which a workload confirms its end; `None` if it never does.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
@@ -190,6 +194,7 @@ impl Protocol for Leases {
             world.supervise(&mut supervision);
             world.draw_neighbour(&mut others);
             world.prioritize(&mut priorities);
+            world.draw_successors(seed);
             world.draw_hints();
         }
         world.notice_hints();
@@ -296,6 +301,8 @@ impl World {
             hints: false,
             stands_by: !build.one_in(4),
             priority: 0,
+            releases_predecessor: false,
+            ready_late: false,
             confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
             supervises: false,

@@ -94,6 +94,8 @@ closed! {
         GuardAwaited => "a new daemon waits for the guard of an exited daemon",
         ChildAwaited => "a new daemon waits for the child of a guard that was killed",
         Buried => "a witness releases the claim of an exited process",
+        ReleasedByBarred => "a candidate that may not lead releases the claim of its exited predecessor",
+        ReleasedBySuccessor => "a candidate releases the claim of its exited predecessor, as configured",
         ProofRefused => "a record is not a proof because the child that it names runs",
         ManyRecords => "a guard reads several records at once",
         RecordTooLate => "a guard reads a later deadline after the previous deadline has passed",

@@ -151,6 +151,7 @@ impl Process {
             lease_longest_remembered: memory.lease_longest,
             supervises: machine.supervises,
             predecessor_claim: memory.claim,
+            releases_predecessor: machine.releases_predecessor,
             stands_by: machine.stands_by,
             priority: machine.priority,
         };

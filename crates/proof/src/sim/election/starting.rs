@@ -37,6 +37,25 @@ impl World {
         }
     }
 
+    /// Draws whether a restarted candidate releases the claim of its predecessor, and whether the
+    /// workload of the newest machine is not ready yet when a candidate starts.
+    pub(super) fn draw_successors(&mut self, seed: u64) {
+        let index = self.machines.len() - 1;
+        let mut rng = Rng::new(seed, 22 + index as u64 * 100);
+        let (releases, ready_late) = (rng.one_in(4), rng.one_in(4));
+        let machine = &mut self.machines[index];
+        machine.releases_predecessor = releases;
+        machine.ready_late = ready_late && self.faults.has(Fault::Unhealthy);
+    }
+
+    /// Lets the workload of a new process get ready a moment after the start.
+    fn gets_ready(&mut self, process: usize, mut rng: Rng) {
+        let within = [200, 3_000, 60_000][rng.index(3)];
+        let at = self.now + rng.between(1, within) * MS;
+        self.input(process, Class::Machine, Input::Health { healthy: false });
+        self.input_at(at, process, Input::Health { healthy: true });
+    }
+
     pub(super) fn start_at(&mut self, time: u64, machine: usize, directory: usize) {
         self.at(time, move |world| {
             if let Err((_, again)) = world.start(machine, directory) {
@@ -89,7 +108,8 @@ impl World {
             self.coverage.hit(Hit::Path(path));
             return Err((path, self.now + wait));
         }
-        let random = Rng::new(self.own.starts.next_u64(), self.processes.len() as u64);
+        let chance = self.own.starts.next_u64();
+        let random = Rng::new(chance, self.processes.len() as u64);
         let mut memory = self.own.directories[directory].memory(boot);
         if child_runs && memory.claim.take().is_some() {
             self.coverage.hit(Hit::Path(Path::ProofRefused));
@@ -128,6 +148,9 @@ impl World {
             let knows = super::report::memory(&memory);
             format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
         });
+        if self.machines[machine].ready_late && self.troubles(Fault::Unhealthy) {
+            self.gets_ready(process, Rng::new(chance, 23));
+        }
         if self.processes[process].streams {
             let at = self.now + self.chance.between(1, 40) * MS;
             self.opens_at(at, process, 0);

@@ -6,7 +6,7 @@ use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
 use super::document::{Committed, Document, claim_of};
 use super::observer::Knowledge;
-use super::process::LEASE_MAX;
+use super::process::{LEASE_MAX, Process};
 use crate::election::{Operation, Token};
 
 impl World {
@@ -83,6 +83,16 @@ impl World {
         tolerated_until
     }
 
+    /// Returns why this process releases the claim of an exited process.
+    fn path_of_release(&self, releaser: &Process) -> Path {
+        let machine = &self.machines[releaser.machine];
+        match releaser.facts.shutdown {
+            true => Path::Buried,
+            false if machine.releases_predecessor => Path::ReleasedBySuccessor,
+            false => Path::ReleasedByBarred,
+        }
+    }
+
     /// Tolerates a process of a forked machine that restarts before it has noticed the fork. The
     /// record of the restarted process is valid, so its authority overlaps once more with the
     /// authority of its twin, up to the recorded deadline.
@@ -93,7 +103,7 @@ impl World {
                 let sight = p.facts.sight(acquisition.expected);
                 (sight.and_then(|s| claim_of(&s.lease)), Path::ProvenDead)
             }
-            Operation::Release { claim, .. } => (Some(*claim), Path::Buried),
+            Operation::Release { claim, .. } => (Some(*claim), self.path_of_release(p)),
             _ => return,
         };
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
