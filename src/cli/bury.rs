@@ -20,7 +20,9 @@ use super::trace;
 use crate::calls::AnsweredCall;
 use crate::clock;
 use crate::config::{Config, UriSource};
-use crate::election::{BootTime, Claim, Input, Order, ResourceName, Status, StoreAnswer, Token};
+use crate::election::{
+    BootTime, Claim, Input, Notice, Order, ResourceName, Status, StoreAnswer, Token, Tunables,
+};
 use crate::elector::{ElectorBuilder, ElectorError, ElectorOptions, Surfaces};
 use crate::exit;
 use crate::log;
@@ -31,20 +33,24 @@ use leasehold_cli::values::timeout;
 use leasehold_cli::{answer, run_to_end};
 use leasehold_host::CommandError;
 use leasehold_host::duration::shown;
+use leasehold_host::occupant::{Occupant, named};
 use leasehold_host::privacy::hide_from_the_user;
 
 const HELP: &str = "\
 For ExecStopPost= of a systemd unit, or after a daemon was killed. Another replica then leads without waiting for the lease to \
 expire. Give the configuration of the daemon: bury reads the status directory, and connects to MongoDB only if the record \
-there names a claim and its process, its guard and its command have provably exited. It never touches the directory of a \
-running daemon, and never leads. With hooks, the lease is left to expire, because the services that they started may still run.
+there names a claim and its process, its guard and its command have provably exited. Run bury as the daemon's user, because \
+the record of another user proves nothing. It never touches the directory of a running daemon, and never leads. \
+With hooks, the lease is left to expire, because the services that they started may still run. Without a command, bury waits \
+for lease.handoff_delay, and at least 2 s, because the workload may not have noticed the end of its daemon.
 
 Examples:
   leasehold bury --lease orders --mongodb-uri-file /etc/leasehold/uri
   leasehold bury /run/leasehold/orders --lease orders --config site.yaml
 
-Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run; 64 usage; 69 MongoDB \
-unreachable or refusing; 78 configuration, or a daemon uses the directory. After 1 and 69, the lease expires as usual.";
+Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run or a status file cannot be \
+removed; 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, another lease, or a daemon uses the directory. After \
+1 and 69, the lease expires as usual.";
 
 /// Arguments of `leasehold bury`.
 #[derive(Debug, Args)]
@@ -57,7 +63,8 @@ pub struct BuryArgs {
     configuration: Configuration<DaemonKeys>,
     /// Maximum wait for MongoDB
     ///
-    /// Also the maximum wait for a guard that is still ending its command.
+    /// At most lease.lease_duration. Also the maximum wait for a guard that is still ending its
+    /// command.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
     /// End of the authority, for the witness of a guard. The guard's lock is on standard input.
@@ -99,7 +106,7 @@ enum Burial {
     Superseded,
     NoRecord(PathBuf),
     NoClaim(PathBuf),
-    OtherLease(PathBuf),
+    Locked(PathBuf, Vec<Occupant>),
     Damaged(PathBuf),
     Unproven(Unproven),
     Hooks,
@@ -110,7 +117,8 @@ enum Burial {
 impl Burial {
     fn exit(&self) -> u8 {
         match self {
-            Self::Damaged(_)
+            Self::Locked(..)
+            | Self::Damaged(_)
             | Self::Unproven(_)
             | Self::Hooks
             | Self::Expired
@@ -137,10 +145,20 @@ impl Burial {
                 "lease {lease}: nothing to release; status directory {} records no claim of a daemon that exited",
                 path.display()
             ),
-            Self::OtherLease(path) => format!(
-                "lease {lease}: nothing to release; status directory {} belongs to another lease",
-                path.display()
-            ),
+            Self::Locked(path, by) => {
+                let (directory, named) = (path.display(), named(by));
+                match by.iter().all(|process| process.is_leasehold) {
+                    true if by.is_empty() => format!(
+                        "lease {lease} not released; a process that this user cannot see locks the claim file in {directory}, probably the guard, which ends the command; to fix: run bury again later, as the daemon's user"
+                    ),
+                    true => format!(
+                        "lease {lease} not released yet; the guard of its daemon still ends the command: {named}; to fix: run bury again when the command has exited"
+                    ),
+                    false => format!(
+                        "lease {lease} not released; the claim file in {directory} is locked by {named}; to fix: stop it, then run bury again"
+                    ),
+                }
+            }
             Self::Damaged(path) => format!(
                 "lease {lease} not released; the claim record in {} is damaged; the lease expires by itself",
                 path.display()
@@ -150,6 +168,9 @@ impl Burial {
             ),
             Self::Unproven(Unproven::NotRecorded) => format!(
                 "lease {lease} not released; the claim record does not show whether a command runs; the lease expires by itself"
+            ),
+            Self::Unproven(Unproven::FileRemains(file, why)) => format!(
+                "lease {lease} not released; cannot remove {file} from the status directory: {why}; to fix: remove it, then run bury again"
             ),
             Self::Hooks => format!(
                 "lease {lease} not released; services that a hook started may still run; the lease expires by itself"
@@ -171,12 +192,20 @@ fn bury(args: &BuryArgs, config: &Config) -> Result<Burial, CommandError> {
     let inherited = args.valid_until.map(|_| inherited()).transpose();
     let inherited = inherited.map_err(CommandError::failed(exit::SYSTEM, "inherit the lock"))?;
     let left = StatusDirectory::open_left(&path, lease, inherited, args.timeout)?;
-    let Left::Record(left) = left else {
-        return Ok(Burial::NoRecord(path));
+    let left = match left {
+        Left::Record(left) => left,
+        Left::Nothing => return Ok(Burial::NoRecord(path)),
+        Left::Locked(by) => return Ok(Burial::Locked(path, by)),
+        Left::OtherLease(other) => {
+            let what = format!("lease.name = \"{lease}\"");
+            let why = format!(
+                "status directory {} belongs to lease {other}",
+                path.display()
+            );
+            let error = CommandError::new(exit::CONFIGURATION, what).because(why);
+            return Err(error.to_fix("pass --lease and the status directory of one daemon"));
+        }
     };
-    if left.memory.other_lease {
-        return Ok(Burial::OtherLease(path));
-    }
     if let Some(unproven) = left.memory.unproven {
         return Ok(Burial::Unproven(unproven));
     }
@@ -214,6 +243,7 @@ async fn release(
         directory,
         memory,
         ran_command,
+        locked_at,
         ..
     } = left;
     let (_uri, uri) = watch::channel(config.mongodb.uri.clone());
@@ -224,17 +254,21 @@ async fn release(
     let mut options = options(config, drains, memory, home, uri, trace);
     // The daemon did not end the workload, so the workload did not end first.
     options.workload_ends_first = false;
+    if !drains {
+        // The workload relies on the delay of its daemon, which may be longer than the given delay.
+        let default = Tunables::default().handoff_delay;
+        options.handoff_delay = options.handoff_delay.max(default);
+    }
     let begun = clock::boot_now();
     let noticed_at = begun + options.handoff_delay;
-    let until = match args.valid_until {
-        // At the expiry, a restarted daemon must no longer wait for this process.
-        Some(valid_until) => {
-            let timings = &config.lease.timings;
-            let expires_in = timings.lease_duration() - timings.renew_deadline();
-            (valid_until + expires_in).min(noticed_at + args.timeout)
-        }
-        None => noticed_at + args.timeout,
+    // At the expiry, a restarted daemon must no longer wait for this process.
+    let timings = &config.lease.timings;
+    let expiry = match args.valid_until {
+        Some(valid_until) => valid_until + (timings.lease_duration() - timings.renew_deadline()),
+        // The time of the last renewal is unknown, but it precedes the lock.
+        None => locked_at + timings.lease_duration(),
     };
+    let until = expiry.min(noticed_at + args.timeout);
     if until <= begun {
         // The daemon was frozen before it was killed, so other replicas need no release.
         return Ok(Burial::Expired);
@@ -244,11 +278,20 @@ async fn release(
         let now = clock::boot_now();
         options.handoff_delay = noticed_at.since(now);
         let attempt = attempt(options.clone(), first.take(), until.since(now)).await?;
-        if attempt.settled || clock::boot_now() >= until {
+        if attempt.settled || attempt.older || clock::boot_now() >= until {
             break attempt;
         }
     };
     let token = attempt.token.unwrap_or(memory.token);
+    // The record stays as if this process had not run, because the collection may be the wrong one.
+    if attempt.older && !attempt.released {
+        let mongodb = &config.mongodb;
+        let collection = format!("{}.{}", mongodb.database, mongodb.collection);
+        let what = format!("lease {lease} (token {}) not released", memory.token);
+        let why = format!("{collection} has no lease {lease} with this token or a higher one");
+        let error = CommandError::new(exit::CONFIGURATION, what).because(why);
+        return Err(error.to_fix("pass the daemon's mongodb.database and mongodb.collection, unless the lease was deleted or restored"));
+    }
     if !attempt.settled {
         let waited = shown(until.since(begun));
         let what = format!("lease {lease} (token {token}) not released within {waited}");
@@ -306,6 +349,7 @@ async fn attempt(
         released: seen.released,
         failure: seen.failure,
         token: seen.token,
+        older: seen.older,
     })
 }
 
@@ -317,6 +361,8 @@ struct Ended {
     failure: Option<String>,
     /// Token of the first document that was read. If the claim was released, its token.
     token: Option<Token>,
+    /// True if the lease is missing, or older than the record.
+    older: bool,
 }
 
 #[derive(Debug, Default)]
@@ -325,6 +371,7 @@ struct Seen {
     token: Option<Token>,
     released: bool,
     failure: Option<String>,
+    older: bool,
 }
 
 /// Records whether the release was acknowledged, and the last failure of a call.
@@ -343,6 +390,13 @@ impl Surfaces for Recorder {
 
     /// The record keeps the claim until the end, so that an interrupted release can be repeated.
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
+
+    fn notice(&mut self, notice: &Notice) {
+        if let Notice::StoreRolledBack { .. } = notice {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.older = true;
+        }
+    }
 
     fn calls_in_flight(&mut self, _: usize) {
         let status = self.status.borrow();

@@ -3,16 +3,17 @@
 //! (I8).
 
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testbed::daemon::{boottime_ns, nanos};
 use leasehold_testbed::{Daemon, DaemonTimings};
 
 use crate::command::{Answer, Files, leasehold};
-use crate::contest::{Contest, LONG};
+use crate::contest::{Contest, LONG, PROGRAM};
 
 /// The lease does not expire during the test.
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
@@ -25,8 +26,18 @@ const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
 const NOWHERE: &str = "mongodb://127.0.0.1:1/?replicaSet=rs0";
 
 fn bury_with(lease: &str, directory: &Path, uri: &str, flags: &[&str]) -> Answer {
+    bury_at(NEVER_EXPIRES, lease, directory, uri, flags)
+}
+
+fn bury_at(
+    timings: DaemonTimings,
+    lease: &str,
+    directory: &Path,
+    uri: &str,
+    flags: &[&str],
+) -> Answer {
     let mut arguments = vec!["bury", directory.to_str().unwrap(), "--lease", lease];
-    let timings = NEVER_EXPIRES.flags();
+    let timings = timings.flags();
     arguments.extend(timings.iter().map(String::as_str));
     arguments.extend(flags);
     leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", uri)])
@@ -100,6 +111,19 @@ async fn i6_a_workload_that_may_have_read_the_deadline_gets_the_handoff_delay() 
 }
 
 #[tokio::test]
+async fn i6_a_shorter_delay_than_the_default_may_not_be_the_delay_of_the_daemon() {
+    let contest = Contest::new("buried-hastily").await;
+    let leader = killed_leader(&contest, "2s").await;
+    let killed = boottime_ns();
+    let (directory, uri) = (leader.status_directory(), contest.set().uri());
+    let flags = ["--lease-handoff-delay=0s"];
+    let answer = bury_with("buried-hastily", directory, &uri, &flags);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let waited = boottime_ns() - killed;
+    assert!(waited >= nanos(Duration::from_secs(2)), "{waited} ns");
+}
+
+#[tokio::test]
 async fn i8_the_directory_of_a_running_daemon_is_not_touched() {
     let contest = Contest::new("buried-alive").await;
     let leader = contest.candidate_at("a", NEVER_EXPIRES).leading(LONG).await;
@@ -148,8 +172,11 @@ async fn i8_the_record_of_another_boot_or_lease_or_a_damaged_one_proves_nothing(
     let contest = Contest::new("buried-record").await;
     let leader = killed_leader(&contest, "0s").await;
     let directory = leader.status_directory();
-    let answer = bury_offline("another", directory);
-    assert_nothing_to_release(&answer, "belongs to another lease");
+    bury_offline("another", directory).refuses_naming(&[
+        "lease.name = ",
+        "belongs to lease buried-record",
+        "to fix",
+    ]);
     assert!(directory.join("deployment").exists());
 
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -172,6 +199,96 @@ async fn i8_the_record_of_another_boot_or_lease_or_a_damaged_one_proves_nothing(
     assert_eq!(answer.code, 1, "{answer:?}");
     assert!(answer.stdout.contains("is damaged"), "{answer:?}");
     assert!(contest.stored().claim().await.is_some());
+}
+
+#[tokio::test]
+async fn i8_a_status_file_that_cannot_be_removed_is_named_and_keeps_the_proof() {
+    let contest = Contest::new("buried-files").await;
+    let mut leader = killed_leader(&contest, "0s").await;
+    let directory = leader.status_directory().to_owned();
+    let file = directory.join("status.env");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let answer = bury_offline("buried-files", &directory);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let expected =
+        "cannot remove status.env from the status directory: is a directory; to fix: remove it";
+    assert!(answer.stdout.contains(expected), "{answer:?}");
+    std::fs::remove_dir(&file).unwrap();
+    let answer = bury_offline("buried-files", &directory);
+    assert_eq!(
+        answer.code, 69,
+        "the record still names the claim: {answer:?}"
+    );
+    // A restarted daemon logs the reason why it waits.
+    std::fs::create_dir(&file).unwrap();
+    leader.restart_same_directory();
+    leader
+        .wait_logged("cannot remove a status file", LONG)
+        .await;
+    leader.wait_role("follower", LONG).await;
+}
+
+#[tokio::test]
+async fn a_wrong_collection_or_an_older_lease_is_named() {
+    let contest = Contest::new("buried-elsewhere").await;
+    let leader = killed_leader(&contest, "0s").await;
+    let (directory, uri) = (leader.status_directory(), contest.set().uri());
+    let begun = boottime_ns();
+    for flag in [
+        "--mongodb-collection=elsewhere",
+        "--mongodb-database=elsewhere",
+    ] {
+        let answer = bury_with("buried-elsewhere", directory, &uri, &[flag, "--timeout=1h"]);
+        answer.refuses_naming(&["has no lease buried-elsewhere", "mongodb.collection"]);
+    }
+    let took = boottime_ns() - begun;
+    assert!(took < nanos(LONG), "{took} ns");
+    let answer = bury_with("buried-elsewhere", directory, &uri, &[]);
+    assert_eq!(
+        answer.code, 0,
+        "the record still names the claim: {answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_ends_when_the_lease_has_expired() {
+    let contest = Contest::new("buried-expired").await;
+    let short = DaemonTimings::SHORT;
+    let leader = contest.candidate_at("a", short).leading(LONG).await;
+    leader.kill();
+    let (directory, lease) = (leader.status_directory(), "buried-expired");
+    let begun = boottime_ns();
+    let answer = bury_at(short, lease, directory, NOWHERE, &["--timeout=1h"]);
+    let took = boottime_ns() - begun;
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(took < nanos(LONG), "{took} ns");
+    let standby = contest.candidate_at("b", short);
+    standby.start().wait_leads_with(2, LONG).await;
+    let uri = contest.set().uri();
+    let answer = bury_at(short, lease, directory, &uri, &[]);
+    assert_nothing_to_release(&answer, "no longer holds it");
+}
+
+#[tokio::test]
+async fn the_connection_string_may_come_from_standard_input() {
+    let contest = Contest::new("buried-stdin").await;
+    let leader = killed_leader(&contest, "0s").await;
+    let mut bury = Command::new(PROGRAM)
+        .arg("bury")
+        .arg(leader.status_directory())
+        .args(["--lease=buried-stdin", "--mongodb-uri-file=/dev/stdin"])
+        .args(NEVER_EXPIRES.flags())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = bury.stdin.take().unwrap();
+    input.write_all(contest.set().uri().as_bytes()).unwrap();
+    drop(input);
+    let answer = bury.wait_with_output().unwrap();
+    assert!(answer.status.success(), "{answer:?}");
+    assert_eq!(contest.stored().claim().await, None);
 }
 
 #[tokio::test]
@@ -202,10 +319,12 @@ async fn without_mongodb_the_proof_is_kept_for_a_later_attempt() {
     let leader = killed_leader(&contest, "0s").await;
     let directory = leader.status_directory();
     let begun = boottime_ns();
-    let answer = bury_offline("buried-later", directory);
+    let answer = bury_with("buried-later", directory, NOWHERE, &["--timeout=3s"]);
     let took = boottime_ns() - begun;
     assert_eq!(answer.code, 69, "{answer:?}");
     assert!(took < nanos(Duration::from_secs(20)), "{took} ns");
+    // Like the log of the daemon, in the same unit.
+    assert!(answer.stderr.starts_with('{'), "{answer:?}");
     let expected = "lease buried-later (token 1) not released";
     assert!(answer.stderr.contains(expected), "{answer:?}");
     let answer = bury_with("buried-later", directory, &contest.set().uri(), &[]);

@@ -15,7 +15,7 @@ pub(crate) struct Answer {
 impl Answer {
     #[track_caller]
     pub(crate) fn refuses_naming(&self, parts: &[&str]) {
-        assert_eq!(self.code, 78, "{}", self.stderr);
+        assert_eq!(self.code, 78, "{self:?}");
         for part in parts {
             assert!(self.stderr.contains(part), "{part}: {}", self.stderr);
         }

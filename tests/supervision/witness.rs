@@ -3,10 +3,13 @@
 //! descendants are gone (I6). Method: the lease does not expire during a test, and each command
 //! holds a file lock, so that a second command cannot run at the same time.
 
-use std::process::Command;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use leasehold_testbed::pid::{self, is_alive};
+use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, assert_contains};
 use rustix::process::Signal;
 
@@ -73,6 +76,20 @@ async fn i6_a_command_that_ignores_the_stop_signal_delays_the_release() {
     let command = journal.of("start")[0].pid;
     leader.kill();
     journal.wait("ignored", 1).await;
+    let flags = &["--timeout=1s"];
+    let refused = bury(
+        PROGRAM.as_ref(),
+        &contest,
+        "witness-stubborn",
+        &leader,
+        flags,
+    );
+    if is_alive(command) {
+        let text = String::from_utf8_lossy(&refused.stdout);
+        assert_contains(&text, "guard of its daemon still ends the command");
+        assert_contains(&text, "(leasehold __guard)");
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    }
     assert!(contest.stored().claim().await.is_some() || !is_alive(command));
     assert_successor(&contest, &journal).await;
     assert!(!is_alive(command));
@@ -93,6 +110,24 @@ async fn a_second_stop_signal_counts_as_a_kill() {
     assert_successor(&contest, &journal).await;
 }
 
+fn bury(program: &Path, contest: &Contest, lease: &str, daemon: &Daemon, flags: &[&str]) -> Output {
+    let mut bury = Command::new(program);
+    bury.arg("bury")
+        .arg(daemon.status_directory())
+        .args(["--lease", lease])
+        .args(NEVER_EXPIRES.flags())
+        .args(flags)
+        .env("LEASEHOLD_MONGODB__URI", contest.set().uri());
+    bury.output().unwrap()
+}
+
+#[track_caller]
+fn assert_may_run(refused: &Output) {
+    let text = String::from_utf8_lossy(&refused.stdout);
+    assert_contains(&text, "may still run");
+    assert_eq!(refused.status.code(), Some(1));
+}
+
 #[tokio::test]
 async fn i6_without_the_guard_only_bury_releases_the_lease() {
     let (contest, journal) = (Contest::new("witness-lost").await, Journal::new());
@@ -105,19 +140,8 @@ async fn i6_without_the_guard_only_bury_releases_the_lease() {
     pid::signal(guard, Signal::KILL);
     leader.kill();
     // The kernel kills only the first process of the command.
-    let bury = || {
-        let mut bury = Command::new(PROGRAM);
-        bury.arg("bury")
-            .arg(leader.status_directory())
-            .arg("--lease=witness-lost")
-            .args(NEVER_EXPIRES.flags())
-            .env("LEASEHOLD_MONGODB__URI", contest.set().uri());
-        bury.output().unwrap()
-    };
-    let refused = bury();
-    let text = String::from_utf8(refused.stdout).unwrap();
-    assert_contains(&text, "may still run");
-    assert_eq!(refused.status.code(), Some(1));
+    let bury = || bury(PROGRAM.as_ref(), &contest, "witness-lost", &leader, &[]);
+    assert_may_run(&bury());
     assert!(is_alive(command));
     assert!(contest.stored().claim().await.is_some());
     assert!(!standby.leads());
@@ -126,6 +150,29 @@ async fn i6_without_the_guard_only_bury_releases_the_lease() {
     let released = bury();
     assert_eq!(released.status.code(), Some(0), "{released:?}");
     assert_successor(&contest, &journal).await;
+}
+
+/// The witness of a guard could not read a connection string from its standard input.
+#[tokio::test]
+async fn a_connection_string_from_standard_input_leaves_the_lease_to_expire() {
+    let (contest, journal) = (Contest::new("witness-stdin").await, Journal::new());
+    let (program, uri) = (journal.path("leasehold"), journal.path("uri"));
+    fs::write(&uri, contest.set().uri()).unwrap();
+    let script = format!("#!/bin/sh\nexec {PROGRAM} \"$@\" < {}\n", uri.display());
+    write_program(&program, &script);
+    let leader = Daemon::builder(&program)
+        .lease("witness-stdin")
+        .env("LEASEHOLD_MONGODB__URI_FILE", "/dev/stdin")
+        .timings(NEVER_EXPIRES)
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    let command = journal.wait("start", 1).await.pid;
+    let guard = pid::parent(command);
+    leader.kill();
+    eventually("the guard has exited", async || !is_alive(guard)).await;
+    assert!(!is_alive(command));
+    assert!(contest.stored().claim().await.is_some());
+    assert_eq!(leader.logged("not released"), 0, "{}", leader.logs());
 }
 
 #[tokio::test]

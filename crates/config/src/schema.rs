@@ -371,7 +371,7 @@ pub static KEYS: &[Key] = keys! {
         "level", ValueType::OneOf(LevelFilter::WORDS), Now,
             "Minimum log level: error, warn, info, debug or trace";
         "format", ValueType::OneOf(LogFormat::WORDS), Restart,
-            "Log format: text, json, or auto (JSON for run and web without a terminal, else text)";
+            "Log format: text, json, or auto (JSON for run, bury and web without a terminal, else text)";
     }
 };
 

@@ -59,7 +59,8 @@ pub fn of_file(path: &Path) -> Vec<Occupant> {
     let locked: BTreeSet<u32> = owners.collect();
     let occupant = |pid| {
         let name = name_of(pid)?;
-        let is_leasehold = Some(&name) == mine.as_ref();
+        let program = |name: &str| name.split(' ').next().map(str::to_owned);
+        let is_leasehold = program(&name) == mine.as_deref().and_then(program);
         Some(Occupant {
             pid,
             name,
@@ -72,7 +73,21 @@ pub fn of_file(path: &Path) -> Vec<Occupant> {
 
 fn name_of(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim().escape_debug().to_string())
+    let name = match name.trim() {
+        OF_A_STAGE => stage(&fs::read(format!("/proc/{pid}/cmdline")).ok()?),
+        name => name.to_owned(),
+    };
+    Some(name.escape_debug().to_string())
+}
+
+/// The kernel's name of a process that executed /proc/self/exe, as a guard does.
+const OF_A_STAGE: &str = "exe";
+
+/// Returns the program and its first argument, such as `leasehold __guard`.
+fn stage(command_line: &[u8]) -> String {
+    let words = command_line.split(|byte| *byte == 0).take(2);
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    words.join(" ").trim_end().to_owned()
 }
 
 /// Parses a line of /proc/locks. Returns the process if the line describes a lock on this file.
@@ -165,6 +180,12 @@ mod tests {
         assert!(!found[0].is_leasehold);
         drop(other.stdin.take());
         other.wait().expect("its end");
+    }
+
+    #[test]
+    fn a_guard_is_named_by_its_command_line() {
+        assert_eq!(stage(b"leasehold\0__guard\0"), "leasehold __guard");
+        assert_eq!(stage(b"exe\0"), "exe");
     }
 
     #[test]

@@ -180,11 +180,13 @@ impl StatusDirectory {
         if memory.claim.is_some() && memory.unproven.is_none() {
             memory.unproven = predecessor::may_run(&self.claim, &self.path, patience)?;
         }
-        memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
         // With the proof, this process can lead immediately, under a new token. If the status files
         // of the previous process cannot be removed, their deadline may still be in the future, so
         // the new daemon does not use the proof and waits like any other candidate.
-        memory.claim = memory.claim.filter(|_| self.clear().is_ok());
+        if memory.claim.is_some() && memory.unproven.is_none() {
+            memory.unproven = self.clear().err();
+        }
+        memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
         Ok(())
     }
 
@@ -301,9 +303,13 @@ impl StatusDirectory {
         })
     }
 
-    fn clear(&self) -> io::Result<()> {
-        place::remove(&self.path.join(JSON_FILE))?;
-        place::remove(&self.path.join(ENV_FILE))
+    /// Removes the status files of the previous process.
+    fn clear(&self) -> Result<(), Unproven> {
+        for file in [JSON_FILE, ENV_FILE] {
+            place::remove(&self.path.join(file))
+                .map_err(|error| Unproven::FileRemains(file, error.kind()))?;
+        }
+        Ok(())
     }
 
     /// Checks that new files can be created. A read-only directory with a writable claim file is a
@@ -392,11 +398,14 @@ fn lock_after(
 }
 
 fn lease_longest(claim_file: &Path) -> Option<Duration> {
-    let mut bytes = [0; RECORD_LENGTH];
-    let length = File::open(claim_file).ok()?.read_at(&mut bytes, 0).ok()?;
-    let record: ClaimFileRecord = serde_json::from_slice(bytes.get(..length)?).ok()?;
-    let millis = record.lease_longest_ms?;
+    let millis = recorded(&File::open(claim_file).ok()?)?.lease_longest_ms?;
     Declared { millis }.valid()
+}
+
+fn recorded(claim: &File) -> Option<ClaimFileRecord> {
+    let mut bytes = [0; RECORD_LENGTH];
+    let length = claim.read_at(&mut bytes, 0).ok()?;
+    serde_json::from_slice(bytes.get(..length)?).ok()
 }
 
 fn lock(directory: &Path, name: &str) -> Result<File, CommandError> {

@@ -113,6 +113,10 @@ impl Reporter {
                 "the claim record does not say whether a workload ran: waiting for the lease of \
                  the previous daemon to expire"
             ),
+            Some(Unproven::FileRemains(file, why)) => warn!(
+                %lease, %directory, file, %why,
+                "cannot remove a status file of the previous daemon, waiting for its lease to expire"
+            ),
             None => {}
         }
     }

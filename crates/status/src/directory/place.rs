@@ -153,7 +153,7 @@ fn in_place_of(error: io::Error) -> io::Error {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),
         // The file is a FIFO without a reader, or a socket.
         Some(Errno::NXIO) => in_the_way("not a regular file"),
-        Some(Errno::ISDIR) => in_the_way("a directory"),
+        Some(Errno::ISDIR) => io::Error::new(error.kind(), in_the_way("a directory")),
         _ => error,
     }
 }

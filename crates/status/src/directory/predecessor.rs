@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,6 +25,8 @@ pub enum Unproven {
     MayRun(i32),
     /// The record does not list the children: it is damaged or from an earlier version.
     NotRecorded,
+    /// A status file of the previous daemon, whose deadline may be in the future, cannot be removed.
+    FileRemains(&'static str, ErrorKind),
 }
 
 /// Waits for proof that no command runs under the claim, for at most `patience` or

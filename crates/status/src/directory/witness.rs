@@ -14,19 +14,24 @@ use rustix::io::Errno;
 
 use super::{
     CLAIM_FILE, DAEMON_FILE, GUARD_POLL, RecoveredState, StatusDirectory, cannot_write, is_named,
-    locked, try_lock,
+    locked, recorded, try_lock,
 };
 use leasehold_clock as clock;
-use leasehold_core::election::ResourceName;
+use leasehold_core::election::{BootTime, ResourceName};
 use leasehold_guard::claim_share::{Child, ClaimPlace, children};
 use leasehold_host::CommandError;
-use leasehold_host::occupant;
+use leasehold_host::occupant::{self, Occupant};
 
 /// The state of a directory without a daemon.
 #[derive(Debug)]
 pub enum Left {
     /// No daemon has used the directory, or the directory was replaced.
     Nothing,
+    /// A daemon of this other lease has used the directory.
+    OtherLease(String),
+    /// These processes lock the claim file, for example the guard that still ends the command; empty
+    /// if this process cannot identify the owner of the lock.
+    Locked(Vec<Occupant>),
     /// The directory is locked, and its record was read.
     Record(LeftClaim),
 }
@@ -43,12 +48,14 @@ pub struct LeftClaim {
     pub ran_command: bool,
     /// True if a hook ran under the claim. Processes that the hook started may still run.
     pub ran_hook: bool,
+    /// Time at which the file was locked. A restarted daemon may have waited since then.
+    pub locked_at: BootTime,
 }
 
 impl StatusDirectory {
     /// Opens the directory of a daemon that has exited. `inherited` is the claim file with the lock
-    /// of the daemon's guard. Waits for a guard for at most `patience`. Fails if the directory is
-    /// still locked, immediately if a daemon is visible. Blocks the thread.
+    /// of the daemon's guard. Waits for a guard for at most `patience`. Fails immediately if a daemon
+    /// is visible. Blocks the thread.
     pub fn open_left(
         path: &Path,
         lease: &ResourceName,
@@ -72,13 +79,22 @@ impl StatusDirectory {
             {
                 return Ok(Left::Nothing);
             }
-            None => lock_left(path, patience)?,
+            None => match lock_left(path, patience)? {
+                Some(claim) => claim,
+                None => return Ok(Left::Locked(occupant::of_file(&file))),
+            },
         };
+        let locked_at = clock::boot_now();
         if !is_named(&claim, &file).map_err(&error)? {
             return Ok(Left::Nothing);
         }
         let directory = Self::locked(path, lease, claim, None).map_err(&error)?;
         let mut memory = directory.read().map_err(&error)?;
+        if memory.other_lease {
+            let record = recorded(&directory.claim);
+            let other = record.and_then(|record| record.lease);
+            return Ok(Left::OtherLease(other.unwrap_or_default()));
+        }
         let [command, on_lead, on_step_down] = children(&directory.claim).map_err(&error)?;
         directory.prove(&mut memory, patience).map_err(&error)?;
         Ok(Left::Record(LeftClaim {
@@ -86,21 +102,22 @@ impl StatusDirectory {
             memory,
             ran_command: command != Child::None,
             ran_hook: [on_lead, on_step_down] != [Child::None; ClaimPlace::ALL.len() - 1],
+            locked_at,
         }))
     }
 }
 
-fn lock_left(directory: &Path, patience: Duration) -> Result<File, CommandError> {
+fn lock_left(directory: &Path, patience: Duration) -> Result<Option<File>, CommandError> {
     let until = clock::boot_now() + patience;
     loop {
         if let Some(claim) = try_lock(directory, CLAIM_FILE)? {
-            return Ok(claim);
+            return Ok(Some(claim));
         }
         if !occupant::of_file(&directory.join(DAEMON_FILE)).is_empty() {
             return Err(locked(directory, DAEMON_FILE));
         }
         if clock::boot_now() >= until {
-            return Err(locked(directory, CLAIM_FILE));
+            return Ok(None);
         }
         std::thread::sleep(GUARD_POLL);
     }
