@@ -157,7 +157,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
 }
 
 /// Kills a process on drop, because its daemon may leave the process running.
-struct Ended(u32);
+pub(crate) struct Ended(pub(crate) u32);
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -3,17 +3,19 @@
 //! descendants are gone (I6). Method: the lease does not expire during a test, and each command
 //! holds a file lock, so that a second command cannot run at the same time.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use leasehold_testbed::pid::{self, is_alive};
 use leasehold_testbed::process::write_program;
-use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, assert_contains};
+use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, Scratch, assert_contains, skip};
 use rustix::process::Signal;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
+use crate::deaths::Ended;
 use crate::journal::{Behaviour, Journal};
 
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
@@ -173,6 +175,71 @@ async fn a_connection_string_from_standard_input_leaves_the_lease_to_expire() {
     assert!(!is_alive(command));
     assert!(contest.stored().claim().await.is_some());
     assert_eq!(leader.logged("not released"), 0, "{}", leader.logs());
+}
+
+/// A process of another user hides its environment if it runs a program that this user may not
+/// read. Root reads every environment.
+#[tokio::test]
+async fn i6_without_root_a_descendant_that_hides_its_environment_may_still_run() {
+    if !rustix::process::geteuid().is_root() {
+        skip("needs root, to become another user");
+        return;
+    }
+    let (contest, place) = (Contest::new("witness-hidden").await, Scratch::new());
+    let path = |name: &str| place.path().join(name);
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    for (mode, from, to) in [("755", PROGRAM, "copy"), ("711", "/bin/sleep", "hidden")] {
+        let mut install = Command::new("install");
+        let installed = install.args(["-m", mode, from]).arg(path(to)).status();
+        assert!(installed.unwrap().success());
+    }
+    let status = path("status");
+    fs::create_dir(&status).unwrap();
+    chown(&status, Some(65534), None).unwrap();
+    let (program, copy) = (path("leasehold"), path("copy"));
+    let script = format!(
+        "#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {} \"$@\"\n",
+        copy.display()
+    );
+    write_program(&program, &script);
+    let (hidden, started) = (path("hidden"), status.join("started"));
+    let command = format!(
+        "setsid {} 600 & echo $! $$ > {}; exec sleep 600",
+        hidden.display(),
+        started.display()
+    );
+    let leader = Daemon::builder(&program)
+        .lease("witness-hidden")
+        .env("LEASEHOLD_MONGODB__URI", contest.set().uri())
+        .timings(NEVER_EXPIRES)
+        .status_directory(&status)
+        .workload(["sh", "-c", &command])
+        .untraced()
+        .start();
+    let mut pids = Vec::new();
+    eventually("the command has started both processes", async || {
+        let text = fs::read_to_string(&started).unwrap_or_default();
+        let started = text.split_whitespace().map(str::parse);
+        pids = started.map(Result::unwrap).collect();
+        pids.len() == 2 && hides_its_environment(pids[0])
+    })
+    .await;
+    let (_ended, guard) = (Ended(pids[0]), pid::parent(pids[1]));
+    leader.stop();
+    pid::signal(guard, Signal::KILL);
+    leader.kill();
+    let bury = || bury(&program, &contest, "witness-hidden", &leader, &[]);
+    assert_may_run(&bury());
+    pid::signal(pids[0], Signal::KILL);
+    eventually("the descendant is gone", async || !is_alive(pids[0])).await;
+    let released = bury();
+    assert_eq!(released.status.code(), Some(0), "{released:?}");
+}
+
+/// Returns true once the process runs a program that its user may not read.
+fn hides_its_environment(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    program.is_ok_and(|program| program.ends_with("hidden"))
 }
 
 #[tokio::test]

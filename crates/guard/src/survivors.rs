@@ -1,10 +1,14 @@
 //! Checks in /proc whether a process of a command may still run after its daemon and guard were
 //! killed. The answer is yes if /proc hides processes, or if ids are from another namespace.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use rustix::process::geteuid;
 
 /// A process identity that distinguishes the process from a later process with an equal id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +82,9 @@ pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Returns true if the environment of the process contains a mark, or cannot be read now. A process
-/// that hides its environment never counts as marked: a process of another user, or a process that
-/// is not dumpable if this user is not root.
+/// Returns true if the environment of the process contains a mark, or cannot be read now. If the
+/// kernel hides the environment, a process of this user counts as marked, but not leasehold, which
+/// hides its own environment. A process of another user does not count.
 ///
 /// During an exec, the environment reads as empty. The stat file shows that an exec is in progress.
 fn may_be_marked(
@@ -91,8 +95,10 @@ fn may_be_marked(
 ) -> bool {
     for _ in 0..READS_MAX {
         match read_at_once(&format!("/proc/{pid}/environ"), buffer) {
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return true,
-            Err(_) => return false,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return is_of_this_user(pid) && !is_leasehold(pid);
+            }
+            Err(error) => return !is_gone(&error),
             Ok(environment) if !environment.is_empty() => {
                 let mut variables = environment.split(|byte| *byte == 0);
                 return variables.any(&mark);
@@ -111,6 +117,39 @@ fn may_be_marked(
         std::thread::yield_now();
     }
     true
+}
+
+/// Returns true if the process was reaped before or during the read of its file.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
+/// Returns true if the process may have an id of this user. The files of a process that is not
+/// dumpable belong to root, so only its status shows the user.
+fn is_of_this_user(pid: i32) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => has_user(&status, geteuid().as_raw()),
+        Err(error) => !is_gone(&error),
+    }
+}
+
+/// Returns true if the real, effective, saved or file system user id is this user, or unknown.
+fn has_user(status: &str, user: u32) -> bool {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let is_user = |id: &str| id.parse() == Ok(user);
+    ids.is_none_or(|ids| ids.split_whitespace().any(is_user))
+}
+
+/// Returns true if the command line names leasehold, or the program of this process.
+fn is_leasehold(pid: i32) -> bool {
+    let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else {
+        return false;
+    };
+    let program = words.split(|byte| *byte == 0).next().map(OsStr::from_bytes);
+    let program = program.and_then(|program| Path::new(program).file_name());
+    let own = std::env::args_os().next();
+    let own = own.as_deref().and_then(|own| Path::new(own).file_name());
+    program.is_some_and(|program| program == "leasehold" || Some(program) == own)
 }
 
 /// Reads a file with one system call, because an exec may happen between two calls.
@@ -152,9 +191,7 @@ impl Stat {
             Ok(text) => Self::parse(&text)
                 .map(Some)
                 .ok_or_else(|| io::ErrorKind::InvalidData.into()),
-            // The process was reaped before or during the read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(None),
+            Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -291,6 +328,15 @@ mod tests {
         }
         drop(left);
         assert!(is_gone(&id, mark));
+    }
+
+    #[test]
+    fn the_status_of_a_process_names_its_users() {
+        let status = "Name:\tsudo\nUid:\t1000\t0\t0\t0\nGid:\t1000\t0\t0\t0\n";
+        for (user, expected) in [(1000, true), (0, true), (100, false), (10000, false)] {
+            assert_eq!(has_user(status, user), expected, "{user}");
+        }
+        assert!(has_user("Name:\tsudo\n", 1000));
     }
 
     #[test]
