@@ -134,10 +134,16 @@ impl Authorities {
     }
 
     /// Returns all claims that had authority, in the order of the lines. If a successor proves that
-    /// a claim's process has exited, the claim ends no later than the successor begins.
+    /// a claim's process has exited, the claim ends no later than the successor begins. A claim has
+    /// several successors if one of them is killed before it records its own claim.
     pub(crate) fn claims(mut self) -> Vec<Claim> {
-        let proven = |role: &Role| Some((role.predecessor?, role.begun));
-        let exited: BTreeMap<_, _> = self.roles.values().filter_map(proven).collect();
+        let mut exited = BTreeMap::new();
+        for role in self.roles.values() {
+            if let Some(claim) = role.predecessor {
+                let by = exited.entry(claim).or_insert(role.begun);
+                *by = role.begun.min(*by);
+            }
+        }
         for claim in &mut self.claims {
             let id = self.attempts.get(&(claim.machine.clone(), claim.token));
             if let Some(by) = id.and_then(|id| exited.get(id)) {
@@ -145,5 +151,44 @@ impl Authorities {
             }
         }
         self.claims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn role(begun: u64, predecessor: Option<ClaimId>) -> Role {
+        Role {
+            kind: Kind::Election,
+            document: "orders".to_owned(),
+            clock: None,
+            identity: Identity::new("a").expect("legal"),
+            exclusion: Exclusion::All,
+            begun: at(begun),
+            predecessor,
+            loss_grace: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_first_successor_with_the_proof_ends_a_claim() {
+        let (claim, token) = (ClaimId::from_bytes([1; 16]), Token::ZERO.next());
+        let token = token.expect("the first token");
+        let mut authorities = Authorities::default();
+        authorities.began("1-0", role(0, None));
+        authorities.tried("1-0", &[(claim, token)]);
+        let valid_until = at(6);
+        let authority = Authority { token, valid_until };
+        authorities.turned("1-0", 1, at(1), Some(authority));
+        authorities.began("2-0", role(2, Some(claim)));
+        authorities.began("3-0", role(4, Some(claim)));
+        let claims = authorities.claims();
+        assert_eq!(claims.len(), 1);
+        assert_eq!(claims[0].until, at(2));
     }
 }
