@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test test-store flakes nemesis trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost recipes-third-party screenshots lint deny advisories workflows msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test test-store flakes nemesis kills trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost recipes-third-party screenshots lint deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -111,6 +111,10 @@ nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=
 	$(CARGO) build --workspace --bins
 	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
 	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals --etcdctl $$($(TESTBED)/fetch-etcdctl) --elector $$($(TESTBED)/fetch-go-program elector)) $(if $(KUBERNETES),--kubernetes) $(if $(TLS),--tls) $(if $(SOAK),--soak) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-go-program linearizability)"
+
+kills: ## SIGKILL daemon, guard, command and witness: KILLS=500 times at a CPU quota, and each subset KILLS/5 times (root; 15 minutes)
+	@$(TESTBED)/fetch-mongod >/dev/null
+	KILLS=$(or $(KILLS),500) $(CARGO) test --workspace --test supervision -- kills:: --nocapture
 
 proofs: ## prove the arithmetic of the timing rules with z3 (a second; the first run downloads z3)
 	@modules=$$($(TESTBED)/fetch-z3) && PYTHONPATH=$$modules PYTHONDONTWRITEBYTECODE=1 python3 tests/proofs/timings.py

@@ -32,6 +32,12 @@ pub(crate) enum Behaviour {
     /// The command ignores SIGTERM.
     Stubborn,
     Exits(u8),
+    /// The command acts as long as it holds a file lock, and records `overlap` and ends if another
+    /// command holds the lock. A busy command uses a core; another has a child, which holds the lock
+    /// too and lives for up to 0.3 s.
+    Exclusive {
+        busy: bool,
+    },
 }
 
 impl Journal {
@@ -62,6 +68,18 @@ impl Journal {
             ),
             Behaviour::Stubborn => ("trap 'line ignored' TERM".to_owned(), String::new()),
             Behaviour::Exits(code) => (String::new(), format!("line end; exit {code}")),
+            Behaviour::Exclusive { busy } => {
+                let lock = self.path("lock");
+                let act = if *busy { ":" } else { "sleep 0.3" };
+                let lock = format!(
+                    "exec 9> {}; flock -n 9 || {{ line overlap; exit 99; }}",
+                    lock.display()
+                );
+                (
+                    "trap 'line end; exit 0' TERM".to_owned(),
+                    format!("{lock}; line act; while :; do {act}; done"),
+                )
+            }
         };
         let script = format!(
             r#"
@@ -83,8 +101,12 @@ impl Journal {
         daemon.workload(self.command(behaviour))
     }
 
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.path("journal")).unwrap_or_default()
+    }
+
     pub(crate) fn lines(&self) -> Vec<Line> {
-        let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
+        let text = self.text();
         let whole = text.split_inclusive('\n');
         whole
             .filter_map(|line| line.strip_suffix('\n'))

@@ -12,6 +12,7 @@ mod hand_over;
 mod health;
 mod hooks;
 mod journal;
+mod kills;
 mod one_token;
 mod secrets;
 mod start;

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::kubernetes::Place;
 use leasehold_testbed::network::Node;
 use leasehold_testbed::{
-    Daemon, DaemonTimings, Failure, JumpingClock, Launch, Mount, Process, eventually, pid,
+    Cgroup, Daemon, DaemonTimings, Failure, JumpingClock, Launch, Mount, Process, eventually, pid,
 };
 use rustix::process::Signal;
 
-use crate::cgroup::Cgroup;
 use crate::world::Places;
 
 pub(crate) const SIDECAR: &str = "sidecar";

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use leasehold_testbed::forwarder::Weather;
 use leasehold_testbed::network::Node;
-use leasehold_testbed::{Failure, pid};
+use leasehold_testbed::{Cgroup, Failure, pid};
 use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
 
 use crate::candidate::{Kind, Part};
-use crate::cgroup::Cgroup;
 use crate::job::Jobs;
 use crate::world::{Edit, World};
 
 /// CPU limit for all processes of a throttled candidate, as a percentage of a core.
 const THROTTLE_PERCENT: u32 = 3;
+const THROTTLE_PERIOD: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
@@ -239,7 +239,7 @@ impl Fault {
                 world.candidates[*candidate].up();
             }
             Self::Throttle(candidate) => {
-                let group = Cgroup::new(&candidate.to_string(), THROTTLE_PERCENT);
+                let group = Cgroup::new(&candidate.to_string(), THROTTLE_PERCENT, THROTTLE_PERIOD);
                 let group = group.map_err(|why| Failure::new(format!("cgroups: {why}")))?;
                 world.candidates[*candidate].throttle(Some(group));
                 wait().await;

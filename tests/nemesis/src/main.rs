@@ -8,7 +8,6 @@
 
 mod actors;
 mod candidate;
-mod cgroup;
 mod embedder;
 mod fault;
 mod growth;

@@ -15,6 +15,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod certificates;
+mod cgroup;
 pub mod changes;
 #[path = "../../corpus/mod.rs"]
 pub mod corpus;
@@ -51,6 +52,7 @@ pub mod trace;
 pub mod wait;
 
 pub use certificates::Certificates;
+pub use cgroup::Cgroup;
 pub use changes::Changes;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
 pub use etcd::Etcd;
