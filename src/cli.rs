@@ -4,6 +4,7 @@
 pub mod bury;
 pub mod completions;
 pub mod config;
+pub mod guard;
 pub mod install;
 pub mod run;
 
@@ -48,6 +49,8 @@ pub enum Invocation {
     ///
     /// Reads the daemon's status directory, and needs no MongoDB.
     Status(status::StatusArgs),
+    /// Run a workload in its own container, next to leasehold
+    Guard(guard::GuardArgs),
     /// Release the lease of a daemon that was killed
     ///
     /// For ExecStopPost= of a systemd unit.
@@ -75,6 +78,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             | Invocation::Config(_)
             | Invocation::Completions(_)
             | Invocation::Install(_)
+            | Invocation::Guard(_)
     ) {
         limits::check()?;
     }
@@ -84,6 +88,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Lock(args) => lock::run(args),
         Invocation::Locks(args) => locks::run(args),
         Invocation::Operator(command) => operators::run(command),
+        Invocation::Guard(args) => guard::run(args),
         Invocation::Bury(args) => bury::run(&args),
         Invocation::Check(args) => check::run(args),
         Invocation::Replicas(args) => replicas::run(&args),

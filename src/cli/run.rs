@@ -34,7 +34,7 @@ use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::{DaemonSurfaces, StatusFollower};
-use self::workload::{Workload, WorkloadEvent};
+use self::workload::{Supervised, Workload, WorkloadEvent};
 use super::{CommandError, trace};
 use crate::admin::{self, AdminState, Bound, Streams};
 use crate::cli::store_options::stopping;
@@ -57,7 +57,6 @@ use crate::workload::Orphans;
 use crate::workload::prerequisites::prerequisites;
 use leasehold_cli::connecting;
 use leasehold_host::privacy::hide_from_the_user;
-use leasehold_host::program::check_executable;
 
 /// Maximum wait at exit for files and event streams to say "not leader". A local disk takes less
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
@@ -117,15 +116,15 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     log_sources(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
-    let supervises = workload::supervises(&config, &command);
-    let drains = !command.is_empty();
+    let supervised = Supervised::new(command, &config)?;
+    let supervises = supervised.supervises(&config);
+    let drains = supervised.drains();
+    let on_exit = supervised.on_exit(&config);
     let checks = config.workload.health.check();
     if supervises || matches!(checks, Some(HealthCheck::Command(_))) {
         prerequisites()?;
     }
-    command
-        .first()
-        .map_or(Ok(()), |program| check_executable(program))?;
+    supervised.check()?;
     let lease = &config.lease.name;
     let path = default_directory(lease, config.status.directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
@@ -184,14 +183,14 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let (orders, desired) = supervises.then(orders).unzip();
     let lock = directory.lock_handle();
     let workload = Workload::start(
-        (command, workload::witness(&config, &sources)),
+        (supervised, workload::witness(&config, &sources)),
         &config,
         &path,
         lock.map_err(system("share the lock of the status directory"))?,
         desired,
         (&inputs, &timings),
         (&metrics, not_started),
-    );
+    )?;
     let files = StatusFileHandle::spawn(directory, status.clone(), file_options, metrics.clone());
     let files = Arc::new(files.map_err(system("start the thread of the status files"))?);
     let hangs = files::watch(
@@ -241,7 +240,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         streams,
         workload,
         orphans,
-        on_exit: config.workload.on_exit,
+        on_exit,
         at_terminal,
         status,
         other_kind,

@@ -17,4 +17,5 @@ mod one_token;
 mod secrets;
 mod start;
 mod stuck;
+mod two_containers;
 mod witness;

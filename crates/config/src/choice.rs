@@ -91,6 +91,16 @@ choice! {
     }
 }
 
+choice! {
+    /// Action of a restarted daemon, once the workload of its predecessor is gone.
+    enum OnDaemonRestart {
+        /// The daemon leads again immediately.
+        Lead = "lead",
+        /// The daemon releases the lease, and contends again.
+        Release = "release",
+    }
+}
+
 /// Number of a workload's stop signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalNumber(pub i32);

@@ -27,7 +27,8 @@ mod variables;
 mod yaml;
 
 pub use choice::{
-    Choice, KubernetesEnabled, LogFormat, OnExit, Prefer, Profile, ReadyWhen, SignalNumber,
+    Choice, KubernetesEnabled, LogFormat, OnDaemonRestart, OnExit, Prefer, Profile, ReadyWhen,
+    SignalNumber,
 };
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use leasehold_supervisor::{HealthCheck, HealthConfig, HooksConfig};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::choice::{
-    Choice, KubernetesEnabled, LogFormat, OnExit, Prefer, Profile, ReadyWhen, SignalNumber,
+    Choice, KubernetesEnabled, LogFormat, OnDaemonRestart, OnExit, Prefer, Profile, ReadyWhen,
+    SignalNumber,
 };
 use super::load::defaults;
 use leasehold_core::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
@@ -342,6 +343,10 @@ pub static KEYS: &[Key] = keys! {
             lock: "Grace of the command before SIGKILL after the lock is lost";
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release", lock: none;
+        "on_daemon_restart", ValueType::OneOf(OnDaemonRestart::WORDS), Restart,
+            "Action of a restarted leader once its old workload is gone: lead or release", lock: none;
+        "socket", ValueType::Path, Restart,
+            "Unix socket on which leasehold waits for the guard of a workload in another container", lock: none;
         "ends_first", ValueType::Flag, Restart,
             "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s", lock: none;
     }

@@ -13,7 +13,7 @@ use serde::de::{Deserializer, Error};
 use tracing::level_filters::LevelFilter;
 
 use super::choice::{
-    KubernetesEnabled, LogFormat, OnExit, Prefer, ReadyWhen, SignalNumber, choice,
+    KubernetesEnabled, LogFormat, OnDaemonRestart, OnExit, Prefer, ReadyWhen, SignalNumber, choice,
 };
 use super::error::{ConfigError, Origin};
 use super::load::{Loaded, Setting, Sources};
@@ -184,6 +184,9 @@ pub struct WorkloadConfig {
     pub linger: Duration,
     #[serde(deserialize_with = "choice")]
     pub on_exit: OnExit,
+    #[serde(deserialize_with = "choice")]
+    pub on_daemon_restart: OnDaemonRestart,
+    pub socket: Option<PathBuf>,
     pub ends_first: bool,
     pub health: HealthConfig,
 }

@@ -13,6 +13,10 @@
 //! - Guard killed: the kernel ends CMD's leader, and the daemon ends the other processes.
 //! - Guard frozen: the daemon kills the guard 100 ms after the deadline, and then CMD's processes.
 //! - Guard and daemon both killed: the kernel ends CMD's leader, but its descendants survive.
+//! - An attached guard (process 1 of another container) killed: the kernel ends all processes of
+//!   the container before the guard's pidfd becomes readable.
+//! - Connection to an attached guard lost: the guard ends CMD as if the daemon had exited. The
+//!   daemon waits until the guard connects again and names the command as gone, or for its pidfd.
 //!
 //! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
 //! also survives if it changed its user or gained privileges (setuid, setpriv) and thus lost its
@@ -21,15 +25,17 @@
 //! more privileges than the daemon cannot be signalled.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram as StdUnixDatagram;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_current_process_group, kill_process,
-    kill_process_group, pidfd_open, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, kill_current_process_group, kill_process,
+    kill_process_group, waitid,
 };
 use signal_hook::consts::{SIGCONT, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixDatagram;
 use tokio::sync::watch;
@@ -37,7 +43,9 @@ use tokio::sync::watch;
 use super::children::reap;
 use super::claim_share::{Child, ClaimShare};
 use super::orphans::{WaitedFor, each_adopted};
+use super::process::GuardProcess;
 use super::signal_pipe::SignalPipe;
+use super::socket::GuardSocket;
 use super::terminal::Terminal;
 use super::wire::{
     CommandStage, GuardReport, GuardStart, Received, ToGuard, post, post_with, take,
@@ -57,9 +65,7 @@ const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct GuardClient {
     socket: UnixDatagram,
-    /// The guard's pidfd, which becomes readable when the guard has exited.
-    ended: AsyncFd<OwnedFd>,
-    guard: WaitedFor,
+    guard: AsyncFd<GuardProcess>,
     leader: Option<WaitedFor>,
     /// Records the end of CMD if the guard cannot, and reserves the place while the guard runs.
     pub(super) claim: Option<ClaimShare>,
@@ -71,6 +77,9 @@ pub(super) struct GuardClient {
     relays_asked: u32,
     unsent: bool,
     closed: bool,
+    /// The socket that an attached guard connects to.
+    socket_of_guard: Option<Arc<GuardSocket>>,
+    session: BootTime,
     kill_since: Option<BootTime>,
     report: GuardReport,
     guard_killed: bool,
@@ -86,18 +95,16 @@ impl GuardClient {
         orders: watch::Receiver<ToGuard>,
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
-        let ended = pidfd_open(prepared.guard.pid(), PidfdFlags::NONBLOCK)?;
-        // Deprecated, but an `OwnedFd` never changes its descriptor. The replacement is unsafe.
+        // Deprecated, but a `GuardProcess` never changes its descriptor. The replacement is unsafe.
         #[allow(deprecated)]
-        let ended = AsyncFd::new(ended)?;
+        let guard = AsyncFd::with_interest(prepared.guard, Interest::READABLE)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
         let continued = prepared.terminal.as_ref().map(listen).transpose()?;
         let wanted = *orders.borrow();
         Ok(Self {
             // In tokio, sockets that preserve record boundaries are datagram sockets.
             socket: UnixDatagram::from_std(StdUnixDatagram::from(prepared.socket))?,
-            ended,
-            guard: prepared.guard,
+            guard,
             leader: None,
             claim: None,
             orders,
@@ -108,6 +115,8 @@ impl GuardClient {
             relays_asked: 0,
             unsent: false,
             closed: false,
+            socket_of_guard: prepared.socket_of_guard,
+            session: BootTime::default(),
             kill_since: None,
             report: GuardReport::default(),
             guard_killed: false,
@@ -117,19 +126,34 @@ impl GuardClient {
     }
 
     pub(super) fn start(
-        &self,
+        &mut self,
         start: &GuardStart,
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
+        self.session = start.session;
         post_with(self.socket.as_fd(), start, descriptors)?;
         // The guard may have been stopped while it waited.
-        let _ = kill_process(self.guard.pid(), Signal::CONT);
+        self.guard().signal(Signal::CONT);
         Ok(())
+    }
+
+    fn guard(&self) -> &GuardProcess {
+        self.guard.get_ref()
     }
 
     pub(super) async fn keep(mut self, mut timer: BootTimer) {
         let mut handles = true;
+        let (mut lost, socket) = (false, self.socket_of_guard.take());
         loop {
+            if self.closed && self.guard().is_attached() {
+                if self.is_gone() {
+                    // The guard has recorded the end, and waits for another command.
+                    return;
+                }
+                if !std::mem::replace(&mut lost, true) {
+                    self.report_lost_connection();
+                }
+            }
             // The kernel accepts every `BootTime`; an instant in the past fires immediately.
             let _ = timer.arm(self.guard_due());
             tokio::select! {
@@ -138,7 +162,8 @@ impl GuardClient {
                 _ = self.socket.readable(), if !self.closed => self.receive_reports(),
                 () = continued(&mut self.continued) => self.resume(),
                 () = tokio::time::sleep(STOP_TAKES_MAX), if self.stopping => self.resume(),
-                _ = self.ended.readable() => break,
+                _ = self.guard.readable() => break,
+                () = Self::ended_before_reconnection(socket.as_deref(), self.session), if lost => break,
                 changed = self.orders.changed(), if handles => {
                     handles = changed.is_ok();
                     self.apply_newest(handles);
@@ -148,17 +173,42 @@ impl GuardClient {
         }
         self.receive_reports();
         // The guard's process id is not reused until the guard is reaped here.
-        reap(self.guard.pid());
-        if !self.is_gone() {
-            let (end, by_us) = self.end_what_is_left().await;
+        self.guard().reap();
+        if self.is_gone() {
+            if !self.guard().is_attached() {
+                return;
+            }
+        } else {
+            let (end, by_us) = match self.guard().is_attached() {
+                true => (self.report.end, self.report.by_us),
+                false => self.end_what_is_left().await,
+            };
             self.gone(Termination {
                 guard_lost: true,
                 ..self.ended(end, by_us)
             });
-            if let Some(claim) = self.claim.take() {
-                record_end(claim);
-            }
         }
+        if let Some(claim) = self.claim.take() {
+            record_end(claim);
+        }
+    }
+
+    /// Waits until the guard connects again and names this command as gone. Another guard, which may
+    /// connect meanwhile, has to connect again.
+    async fn ended_before_reconnection(socket: Option<&GuardSocket>, session: BootTime) {
+        let Some(socket) = socket else {
+            return std::future::pending().await;
+        };
+        while !matches!(socket.connected().await, Ok(guard) if guard.ended == Some(session)) {}
+    }
+
+    /// Reports that CMD is ending. A closed connection does not prove that CMD is gone.
+    fn report_lost_connection(&self) {
+        self.progress.send_replace(CommandProgress::Ending {
+            end: self.report.end,
+            by_us: self.report.by_us,
+            lingers: false,
+        });
     }
 
     fn ended(&self, end: CommandEnd, by_us: bool) -> Termination {
@@ -328,7 +378,8 @@ impl GuardClient {
     }
 
     fn guard_due(&self) -> Option<BootTime> {
-        if self.report.killed || self.is_gone() || self.guard_killed {
+        let attached = self.guard().is_attached();
+        if self.report.killed || self.is_gone() || self.guard_killed || attached {
             return None;
         }
         let kill_at = self.wanted.desired.kill_at();
@@ -343,7 +394,7 @@ impl GuardClient {
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
             // The guard's death kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
-            let _ = kill_process(self.guard.pid(), Signal::KILL);
+            self.guard().signal(Signal::KILL);
             self.guard_killed = true;
         }
     }

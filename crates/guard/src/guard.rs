@@ -16,47 +16,39 @@
 //! from CMD. Signals that end or stop a process therefore have a handler that does nothing, unless
 //! they were ignored at the start. CMD does not inherit handlers.
 
+mod ready;
 mod starting;
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, kill_process,
-    kill_process_group, set_child_subreaper, setsid, test_kill_process, wait, waitid,
-};
-use signal_hook::consts::{
-    SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getppid, kill_process, kill_process_group,
+    setsid, wait, waitid,
 };
 
-use super::children::{Children, reap};
+use self::ready::outlive_signals;
+use super::children::reap;
 use super::claim_share::{Child, ClaimPlace, ClaimShare};
-use super::dispositions::{Ignored, ending};
+use super::dispositions::Ignored;
 use super::groups::{group_of, number};
 use super::progress::CommandEnd;
 use super::shim::{Shim, errno};
 use super::wire::{
-    CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, take, wait_with,
+    CommandStage, GuardBegin, GuardReport, GuardStart, Received, ToGuard, post, split, take,
+    wait_with,
 };
 use super::witness::Witness;
-use leasehold_clock::Alarm;
 use leasehold_core::deadline_policy::{
-    Action, DeadlinePolicy, DesiredState, PolicyInput, PolicyOptions, Stop, Terms,
+    Action, DeadlinePolicy, DesiredState, PolicyInput, PolicyOptions, Stop,
 };
 use leasehold_core::election::BootTime;
 
-/// Signals that a guard survives, in addition to the signals of [`ending`].
-const OUTLIVED: [i32; 10] = [
-    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
-];
+pub(super) use self::ready::{ContainerSignals, Ready};
 
 /// Interval between kill rounds. If a child is forked during one round, the next round kills it.
 const KILL_ROUND: Duration = Duration::from_millis(10);
@@ -82,14 +74,15 @@ pub(super) type Observe<'a> = &'a dyn Fn(&Watched) -> Option<Box<dyn PolicyObser
 
 /// The daemon's socket is this process's standard input.
 pub(super) fn run(observe: Observe<'_>) -> ExitCode {
-    match Guard::begin(observe).and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let attended = Guard::begin(observe).and_then(|guard| guard.map(Guard::attend).transpose());
+    match attended {
+        Ok(_) => ExitCode::SUCCESS,
         // No report is needed: CMD was never started, and the daemon notices this exit.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-struct Guard {
+pub(super) struct Guard {
     policy: DeadlinePolicy,
     observer: Option<Box<dyn PolicyObserver>>,
     foreground: i32,
@@ -97,11 +90,14 @@ struct Guard {
     daemon: OwnedFd,
     daemon_gone: bool,
     dismissed: bool,
-    child_ended: UnixStream,
-    alarm: Alarm,
+    ready: Box<Ready>,
     shim: Option<OwnedFd>,
     leader: Option<GroupLeader>,
-    children: Children,
+    /// The newest desired state of the daemon.
+    desired: DesiredState,
+    stop_grace: Duration,
+    /// The stop that was requested by a signal to the container of an attached guard.
+    own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
     reported: Option<GuardReport>,
@@ -113,36 +109,21 @@ struct Guard {
     _kept: Option<OwnedFd>,
 }
 
-struct Launch {
+pub(super) struct Launch {
     /// The waiting shim. If its start failed, the guard starts another shim when CMD is started.
-    shim: Option<Shim>,
-    stdin: OwnedFd,
-    exec_spec: OwnedFd,
+    pub(super) shim: Option<Shim>,
+    pub(super) stdin: OwnedFd,
+    pub(super) exec_spec: OwnedFd,
 }
 
-/// Runs the code that ends CMD, without sending a signal, so that the code's pages are in memory.
-fn rehearse(children: &mut Children, alarm: &Alarm) {
-    let now = leasehold_clock::boot_now();
-    let terms = Terms::without_grace(now);
-    let mut policy = DeadlinePolicy::new(PolicyOptions::new(terms, Signal::TERM.as_raw()));
-    policy.handle(now, PolicyInput::Closed);
-    policy.handle(now, PolicyInput::Time);
-    let _ = (policy.next_action(), policy.next_wakeup());
-    let stop = Stop {
-        signal: Signal::TERM.as_raw(),
-        kill_at: now,
-    };
-    super::wire::rehearse(&ToGuard {
-        desired: DesiredState::run(terms).stopped(stop).killed(),
-        ..ToGuard::new(terms)
-    });
-    let _ = alarm.arm(None);
-    let _ = children.each(|child| {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let _ = (waitid(WaitId::Pid(child), look), group_of(child));
-        // The null signal is not delivered.
-        let _ = test_kill_process(child);
-    });
+/// The end of CMD, and what an attached guard needs for the next CMD.
+pub(super) struct Attended {
+    pub(super) ready: Box<Ready>,
+    pub(super) report: GuardReport,
+    /// True if a signal to the guard's container stopped CMD.
+    pub(super) stopped_here: bool,
+    /// The error of the last record, without which the next daemon cannot know the end of CMD.
+    pub(super) recorded: io::Result<()>,
 }
 
 struct GroupLeader {
@@ -154,15 +135,8 @@ struct GroupLeader {
 impl Guard {
     fn begin(observe: Observe<'_>) -> io::Result<Option<Self>> {
         let parent = getppid();
-        let outlived = Arc::new(AtomicBool::new(false));
-        let ignored = Ignored::of_this_process();
-        for signal in OUTLIVED.into_iter().chain(ending()) {
-            // CMD inherits ignored signals, but not handlers.
-            if !ignored.contains(signal) {
-                signal_hook::flag::register(signal, Arc::clone(&outlived))?;
-            }
-        }
         let daemon = io::stdin().as_fd().try_clone_to_owned()?;
+        outlive_signals(Ignored::of_this_process())?;
         let Some((begin, descriptors)) = wait_with::<GuardBegin>(daemon.as_fd())? else {
             return Ok(None);
         };
@@ -175,28 +149,14 @@ impl Guard {
         if begin.has_witness {
             Witness::hide()?;
         }
-        set_child_subreaper(Some(getpid()))?;
-        let (child_ended, handler) = UnixStream::pair()?;
-        child_ended.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
-        let alarm = Alarm::new()?;
-        let mut children = Children::new();
+        let ready = Ready::new(None)?;
         // If this fails, the shim is created when needed.
         let shim = Shim::new().ok();
-        // Locks the used pages in memory if `ulimit -l` permits, in case a disk hangs.
-        rehearse(&mut children, &alarm);
-        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
         };
-        let (exec_spec, claim, last) = match (descriptors, start.place) {
-            ([Some(exec_spec), Some(lock), last], Some(place)) => {
-                (exec_spec, Some(ClaimShare::new(lock, place)), last)
-            }
-            ([Some(exec_spec), last, None], None) => (exec_spec, None, last),
-            _ => return Err(Errno::PROTO.into()),
-        };
+        let (exec_spec, claim, last) = split(&start, descriptors)?;
         let (witness, kept) = match start.has_witness {
             true => (last.map(Witness::of_file).transpose()?, None),
             false => (None, last),
@@ -206,38 +166,58 @@ impl Guard {
             place: start.place,
             daemon: parent.map_or(0, |parent| number(parent).unsigned_abs()),
         };
+        let launch = Launch {
+            shim,
+            stdin,
+            exec_spec,
+        };
         Ok(Some(Self {
-            policy: DeadlinePolicy::new(watched.policy),
             observer: observe(&watched),
+            witness,
+            _kept: kept,
+            ..Self::new(ready, daemon, start, launch, claim)
+        }))
+    }
+
+    /// Creates the guard of a command without a witness.
+    pub(super) fn new(
+        ready: Box<Ready>,
+        daemon: OwnedFd,
+        start: GuardStart,
+        launch: Launch,
+        claim: Option<ClaimShare>,
+    ) -> Self {
+        Self {
+            policy: DeadlinePolicy::new(start.policy),
+            observer: None,
             foreground: start.foreground,
-            launch: Some(Launch {
-                shim,
-                stdin,
-                exec_spec,
-            }),
+            launch: Some(launch),
             daemon,
             daemon_gone: false,
             dismissed: false,
-            child_ended,
-            alarm,
+            ready,
             shim: None,
             leader: None,
-            children,
+            desired: DesiredState::run(start.policy.terms),
+            stop_grace: start.stop_grace,
+            own_stop: None,
             relays: 0,
             report: GuardReport::default(),
             reported: None,
             claim,
-            witness,
-            _kept: kept,
-        }))
+            witness: None,
+            _kept: None,
+        }
     }
 
-    fn attend(mut self) -> io::Result<()> {
+    /// Runs CMD until it is gone.
+    pub(super) fn attend(mut self) -> io::Result<Attended> {
         loop {
             // The time is read before the orders. Otherwise a guard that was frozen in between
             // would judge an old order by the later time, although a newer order is unread.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
+            self.receive_signals();
             self.receive_from_shim();
             self.check_children();
             if let Some(action) = self.decide(now, PolicyInput::Time) {
@@ -262,7 +242,7 @@ impl Guard {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
                     self.dismissed |= record.dismissed;
-                    self.policy_input(PolicyInput::Order(record.desired));
+                    self.order(record.desired);
                     if record.relays != self.relays {
                         self.relays = record.relays;
                         self.relay(record.relay);
@@ -275,6 +255,27 @@ impl Guard {
                 }
             }
         }
+    }
+
+    /// Applies a desired state of the daemon. A stop that was requested here stays in force.
+    fn order(&mut self, desired: DesiredState) {
+        self.desired = desired;
+        let desired = self.own_stop.map_or(desired, |stop| desired.stopped(stop));
+        self.policy_input(PolicyInput::Order(desired));
+    }
+
+    /// Stops CMD after a signal that asks the container to stop, and relays other signals.
+    fn receive_signals(&mut self) {
+        let Some(signals) = &mut self.ready.signals else {
+            return;
+        };
+        let (stop, others) = signals.take();
+        if let (Some(signal), None) = (stop, self.own_stop) {
+            let kill_at = leasehold_clock::boot_now() + self.stop_grace;
+            self.own_stop = Some(Stop { signal, kill_at });
+            self.order(self.desired);
+        }
+        others.for_each(|signal| self.relay(signal));
     }
 
     fn policy_input(&mut self, input: PolicyInput) {
@@ -344,16 +345,21 @@ impl Guard {
 
     /// Records the end of CMD. Called after the daemon was notified, because the disk may hang. If
     /// the daemon has exited, the witness then releases the lease.
-    fn finish(mut self) -> io::Result<()> {
-        let Some(claim) = self.claim.take() else {
-            return Ok(());
-        };
-        // If this fails, the next daemon searches for the process and does not find it.
-        let _ = claim.write(Child::Gone);
-        match self.witness.take().filter(|_| self.daemon_gone) {
-            Some(witness) => Err(witness.take_over(&claim, self.policy.valid_until())),
-            None => Ok(()),
+    fn finish(mut self) -> io::Result<Attended> {
+        let mut recorded = Ok(());
+        if let Some(claim) = self.claim.take() {
+            // If this fails, the next daemon searches for the process and does not find it.
+            recorded = claim.write(Child::Gone);
+            if let Some(witness) = self.witness.take().filter(|_| self.daemon_gone) {
+                return Err(witness.take_over(&claim, self.policy.valid_until()));
+            }
         }
+        Ok(Attended {
+            ready: self.ready,
+            report: self.report,
+            stopped_here: self.own_stop.is_some(),
+            recorded,
+        })
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -363,7 +369,7 @@ impl Guard {
             // This call fails if all processes in the group have ended.
             let _ = kill_process_group(group, signal);
         }
-        let _ = self.children.each(|child| {
+        let _ = self.ready.children.each(|child| {
             if group.is_none() || group_of(child) != group.map(number) {
                 let _ = kill_process(child, signal);
             }
@@ -378,7 +384,7 @@ impl Guard {
     /// Reaps CMD's leader last, so that the id of its process group is not reused too early.
     fn check_children(&mut self) {
         // Checks all children, because one signal may report the exits of several children.
-        let _ = self.child_ended.read(&mut [0; 64]);
+        let _ = self.ready.child_ended.read(&mut [0; 64]);
         if self.report.stage == CommandStage::Gone {
             return;
         }
@@ -387,7 +393,7 @@ impl Guard {
         };
         self.check_leader(leader);
         let mut others = 0;
-        let looked = self.children.each(|child| {
+        let looked = self.ready.children.each(|child| {
             if child != leader {
                 others += u32::from(!reap(child));
             }
@@ -450,15 +456,17 @@ impl Guard {
         let killing = self.policy.killed() && self.report.stage != CommandStage::Gone;
         let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
         let due = self.policy.next_wakeup().into_iter().chain(round).min();
-        self.alarm.arm(due)?;
+        self.ready.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !reported);
         // A socket whose other end is closed would always be ready.
-        let idle = || PollFd::new(&self.alarm, PollFlags::empty());
+        let idle = || PollFd::new(&self.ready.alarm, PollFlags::empty());
         let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
+        let signals = self.ready.signals.as_ref();
         let mut places = [
-            PollFd::new(&self.child_ended, PollFlags::IN),
-            PollFd::new(&self.alarm, PollFlags::IN),
+            PollFd::new(&self.ready.child_ended, PollFlags::IN),
+            PollFd::new(&self.ready.alarm, PollFlags::IN),
+            signals.map_or_else(idle, |signals| PollFd::new(signals, PollFlags::IN)),
             daemon.map_or_else(idle, |daemon| PollFd::new(daemon, wanted)),
             (self.shim.as_ref()).map_or_else(idle, |shim| PollFd::new(shim, PollFlags::IN)),
         ];

@@ -28,6 +28,7 @@
 //! module `client` documents what happens when one of them is killed or frozen, and the module
 //! `progress` defines "gone".
 
+pub mod attached;
 mod children;
 pub mod claim_share;
 mod client;
@@ -40,9 +41,11 @@ pub mod groups;
 mod guard;
 mod orphans;
 pub mod prerequisites;
+mod process;
 mod progress;
 mod shim;
 mod signal_pipe;
+pub mod socket;
 mod stack_text;
 pub mod survivors;
 mod terminal;
@@ -52,20 +55,23 @@ mod witness;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram as StdUnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use signal_hook::consts::SIGTERM;
+use tokio::net::UnixDatagram;
 use tokio::sync::watch;
 
-use self::children::reap;
 use self::claim_share::ClaimShare;
 use self::client::GuardClient;
 use self::exec_spec::ExecSpec;
-use self::orphans::WaitedFor;
+use self::process::GuardProcess;
+use self::socket::GuardSocket;
 use self::terminal::Terminal;
 use self::wire::{GuardBegin, GuardStart, ToGuard};
 use leasehold_clock::BootTimer;
@@ -118,6 +124,7 @@ pub fn observed_stage(
 pub struct Command {
     exec_spec: ExecSpec,
     stop_signal: i32,
+    stop_grace: Duration,
     linger: Duration,
     leftover_grace: Option<Duration>,
     stop_scope: StopScope,
@@ -135,6 +142,7 @@ impl Command {
                 environment: Vec::new(),
             },
             stop_signal: SIGTERM,
+            stop_grace: Duration::ZERO,
             linger: Duration::ZERO,
             leftover_grace: None,
             stop_scope: StopScope::Group,
@@ -142,6 +150,13 @@ impl Command {
             executable: EXECUTABLE.into(),
             witness: None,
         }
+    }
+
+    /// Creates the command of an attached guard, which knows the program and its arguments.
+    pub fn of_attached_guard() -> Self {
+        let mut command = Self::new("");
+        command.exec_spec.words.clear();
+        command
     }
 
     /// Appends arguments.
@@ -164,6 +179,14 @@ impl Command {
     #[must_use]
     pub fn stopping(mut self, signal: i32, scope: StopScope, linger: Duration) -> Self {
         (self.stop_signal, self.stop_scope, self.linger) = (signal, scope, linger);
+        self
+    }
+
+    /// Sets the time from a stop request in the container of an attached guard to SIGKILL (default
+    /// zero).
+    #[must_use]
+    pub fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
         self
     }
 
@@ -242,9 +265,10 @@ impl Command {
         Ok(StandbyGuard {
             command: self,
             socket,
-            guard: WaitedFor::new(guard),
+            guard: GuardProcess::child(guard)?,
             terminal,
             kept: None,
+            socket_of_guard: None,
         })
     }
 }
@@ -281,15 +305,23 @@ pub struct GuardedCommand {
 pub struct StandbyGuard {
     command: Command,
     socket: OwnedFd,
-    guard: WaitedFor,
+    guard: GuardProcess,
     terminal: Option<Terminal>,
     kept: Option<OwnedFd>,
+    socket_of_guard: Option<Arc<GuardSocket>>,
 }
 
 impl StandbyGuard {
-    /// Returns the process id of the waiting guard.
+    /// Returns the process id of the waiting guard; 0 if the guard is not a child.
     pub fn guard(&self) -> u32 {
-        self.guard.pid().as_raw_nonzero().get().unsigned_abs()
+        self.guard.pid()
+    }
+
+    /// Waits until the guard has closed its connection or exited. Cancel safe.
+    pub async fn lost(&self) -> io::Result<()> {
+        // A waiting guard sends nothing, so its socket becomes readable only when it is closed.
+        let socket = StdUnixDatagram::from(self.socket.try_clone()?);
+        UnixDatagram::from_std(socket)?.readable().await
     }
 
     /// Lets the guard keep a descriptor open, which the command's descendants can find in /proc. Has
@@ -332,6 +364,8 @@ impl StandbyGuard {
             foreground,
             place: claim.as_ref().map(ClaimShare::place),
             has_witness: witness.is_some(),
+            stop_grace: self.command.stop_grace,
+            session: leasehold_clock::boot_now(),
         };
         let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
         let kept = self.kept.take().filter(|_| witness.is_none());
@@ -344,10 +378,13 @@ impl StandbyGuard {
         let (publish, progress) = watch::channel(CommandProgress::Starting);
         // Everything that can fail precedes the message that lets CMD run.
         let command = self.command.clone();
-        let mut guard = self.guard();
+        let (mut guard, is_attached) = (self.guard(), self.guard.is_attached());
         let mut client = GuardClient::new(self, newest.clone(), publish.clone())?;
-        if client.start(&start, &with).is_err() {
+        if let Err(error) = client.start(&start, &with) {
             // The guard was killed while it waited.
+            if is_attached {
+                return Err(error);
+            }
             let another = command.prepare()?;
             guard = another.guard();
             client = GuardClient::new(another, newest, publish)?;
@@ -366,14 +403,13 @@ impl StandbyGuard {
     /// Ends a guard that is not needed, and waits briefly until it has exited.
     pub async fn dismiss(self) {
         drop(self.socket);
-        let guard = self.guard.pid();
         for round in 0..DISMISS_ROUNDS + KILLED_ROUNDS {
-            if reap(guard) {
+            if self.guard.reap() {
                 return;
             }
             if round == DISMISS_ROUNDS {
                 // The guard is probably stopped (SIGSTOP). It guards nothing.
-                let _ = kill_process(guard, Signal::KILL);
+                self.guard.signal(Signal::KILL);
             }
             tokio::time::sleep(DISMISS_ROUND).await;
         }
@@ -399,7 +435,7 @@ impl GuardedCommand {
         (workload, publish)
     }
 
-    /// Returns the process id of the guard.
+    /// Returns the process id of the guard; 0 if the guard is not a child.
     pub fn guard(&self) -> u32 {
         self.guard
     }

@@ -36,7 +36,7 @@ impl ProcessId {
     }
 }
 
-fn namespace(kind: &str) -> u64 {
+pub(super) fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
 

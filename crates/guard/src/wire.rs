@@ -9,24 +9,32 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
-    send, sendmsg, socketpair,
+    send, sendmsg, socket_with, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::claim_share::ClaimPlace;
+use super::claim_share::{ClaimPlace, ClaimShare};
 use super::progress::CommandEnd;
 use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
 /// A record carries at most an exec spec, the claim lock, and a descriptor to keep or the witness.
 const DESCRIPTORS_MAX: usize = 3;
+
+/// Creates an unconnected socket.
+pub(super) fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let kind = SocketType::SEQPACKET;
+    Ok(socket_with(AddressFamily::UNIX, kind, flags, None)?)
+}
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -161,6 +169,21 @@ impl ToGuard {
     }
 }
 
+/// The first record of an attached guard, with its own pidfd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GuardHello {
+    /// Version of the records between daemon and guard.
+    pub(super) protocol: u32,
+    /// The inode of the network namespace, which the containers of a pod share.
+    pub(super) network_namespace: u64,
+    /// The newest command of this guard, which is gone.
+    pub(super) ended: Option<BootTime>,
+}
+
+impl GuardHello {
+    pub(super) const PROTOCOL: u32 = 1;
+}
+
 /// The first record to a guard, with the descriptor of the real standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardBegin {
@@ -179,6 +202,24 @@ pub(super) struct GuardStart {
     pub(super) foreground: i32,
     pub(super) place: Option<ClaimPlace>,
     pub(super) has_witness: bool,
+    /// Time from a stop request in the guard's own container to SIGKILL.
+    pub(super) stop_grace: Duration,
+    /// Identifies this command in the [`GuardHello`] of an attached guard: the time of the order.
+    pub(super) session: BootTime,
+}
+
+/// Returns the exec spec, the claim and the last descriptor of a start.
+pub(super) fn split(
+    start: &GuardStart,
+    descriptors: [Option<OwnedFd>; DESCRIPTORS_MAX],
+) -> io::Result<(OwnedFd, Option<ClaimShare>, Option<OwnedFd>)> {
+    match (descriptors, start.place) {
+        ([Some(exec_spec), Some(lock), last], Some(place)) => {
+            Ok((exec_spec, Some(ClaimShare::new(lock, place)), last))
+        }
+        ([Some(exec_spec), last, None], None) => Ok((exec_spec, None, last)),
+        _ => Err(Errno::PROTO.into()),
+    }
 }
 
 /// The only record to a shim. Carries standard input, the exec spec and, optionally, the claim

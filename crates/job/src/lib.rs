@@ -180,7 +180,8 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());
-    Some(StandbyCommand::new(command, stopping(&config.workload)))
+    let stopping = stopping(&config.workload);
+    Some(StandbyCommand::new(command, stopping, None))
 }
 
 /// Warns of a changed number of slots. MongoDB rejects the change only while jobs overlap.

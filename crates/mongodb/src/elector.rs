@@ -44,6 +44,8 @@ pub struct ElectorOptions {
     pub lease_longest_remembered: Option<Duration>,
     /// The predecessor's claim, if the predecessor is proven to have exited.
     pub predecessor_claim: Option<Claim>,
+    /// True if the candidate releases that claim instead of leading again immediately.
+    pub releases_predecessor: bool,
 }
 
 impl ElectorOptions {
@@ -60,6 +62,7 @@ impl ElectorOptions {
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,
             predecessor_claim: None,
+            releases_predecessor: false,
         }
     }
 }
@@ -124,6 +127,7 @@ impl ElectorBuilder {
         candidate.lease_longest_remembered = options.lease_longest_remembered;
         candidate.supervises = supervises;
         candidate.predecessor_claim = options.predecessor_claim;
+        candidate.releases_predecessor = options.releases_predecessor;
         let (store, lease) = (options.store, options.lease);
         let traced = (Kind::Election, lease.as_str());
         let (candidate, inputs, events) = EventLoop::new(&store, traced, &candidate, Election::new);

@@ -13,13 +13,17 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tracing::warn;
 
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimShare;
+use leasehold_guard::socket::{GuardSocket, Refused};
 use leasehold_guard::{
     Command, CommandEnd, CommandProgress, DesiredState, GuardedCommand, StandbyGuard, Stop,
     StopScope, Termination, Terms,
@@ -31,6 +35,9 @@ use leasehold_host::exit;
 /// processes exit within milliseconds, unless in uninterruptible sleep or protected from signals.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
+/// Time without a connected guard after which its absence is reported.
+const GUARD_MISSED_AFTER: Duration = Duration::from_secs(5);
+
 /// Maximum time to read the guard's report after this process was frozen.
 const UNREAD_MAX: Duration = Duration::from_millis(100);
 
@@ -39,6 +46,21 @@ pub struct StandbyCommand {
     command: Command,
     stopping: StopMethod,
     guard: Option<StandbyGuard>,
+    /// The socket that the guard connects to, if the guard is in another container.
+    socket: Option<Arc<GuardSocket>>,
+}
+
+/// A change of the guard of a command that does not run.
+#[derive(Debug)]
+pub enum GuardChange {
+    /// A guard waits to start the command, or could not be started and is started with the command.
+    Ready,
+    /// The guard has closed its connection.
+    Lost,
+    /// No guard has connected to this socket for a while.
+    Absent(PathBuf),
+    /// A guard connected and was refused.
+    Refused(Refused),
 }
 
 /// How a command is asked to stop.
@@ -64,18 +86,45 @@ impl StopMethod {
 }
 
 impl StandbyCommand {
-    /// Creates an unprepared command.
-    pub fn new(command: Command, stopping: StopMethod) -> Self {
+    /// Creates an unprepared command, whose guard is started here or connects to `socket`.
+    pub fn new(command: Command, stopping: StopMethod, socket: Option<GuardSocket>) -> Self {
+        let command = command.stopping(stopping.signal, stopping.scope, stopping.linger);
         Self {
-            command: command.stopping(stopping.signal, stopping.scope, stopping.linger),
+            command: command.stop_grace(stopping.grace),
             stopping,
             guard: None,
+            socket: socket.map(Arc::new),
         }
     }
 
-    /// Returns true if a guard is waiting to start the command.
-    pub fn is_prepared(&self) -> bool {
-        self.guard.is_some()
+    /// Waits for the next change of the guard. A guard that is started here is started after
+    /// `pause`. Cancel safe.
+    pub async fn change(&mut self, pause: Duration) -> GuardChange {
+        match (&self.socket, &self.guard) {
+            (None, Some(_)) => std::future::pending().await,
+            (None, None) => {
+                tokio::time::sleep(pause).await;
+                self.prepare();
+                GuardChange::Ready
+            }
+            (Some(_), Some(guard)) => {
+                // If the connection cannot be watched, a start fails.
+                let _ = guard.lost().await;
+                self.guard = None;
+                GuardChange::Lost
+            }
+            (Some(socket), None) => {
+                let accepted = timeout(GUARD_MISSED_AFTER, socket.accept(&self.command)).await;
+                match accepted {
+                    Ok(Ok(guard)) => {
+                        self.guard = Some(guard);
+                        GuardChange::Ready
+                    }
+                    Ok(Err(why)) => GuardChange::Refused(why),
+                    Err(_) => GuardChange::Absent(socket.path().to_owned()),
+                }
+            }
+        }
     }
 
     /// Starts the guard. A failed attempt is repeated by the next call, or when the command starts.
@@ -96,6 +145,7 @@ impl StandbyCommand {
     ) -> io::Result<SupervisedCommand> {
         let mut guard = match self.guard.take() {
             Some(guard) => guard,
+            None if self.socket.is_some() => return Err(io::ErrorKind::NotConnected.into()),
             None => self.command.clone().prepare()?,
         };
         if let Some(descriptor) = descriptor {
@@ -257,7 +307,7 @@ impl SupervisedCommand {
                 progress = self.workload.changed() => progress,
                 () = clock::until(stuck_at) => {
                     // After a freeze, the guard's report may still be unread.
-                    let report = tokio::time::timeout(UNREAD_MAX, self.workload.changed()).await;
+                    let report = timeout(UNREAD_MAX, self.workload.changed()).await;
                     let Ok(progress) = report else {
                         self.stuck = true;
                         return CommandEvent::Stuck;

@@ -2,6 +2,7 @@
 //! other candidates while the workload is unhealthy.
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Empty;
@@ -9,14 +10,14 @@ use hyper::Uri;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
 use super::program::LeftoverProcess;
-use super::{HealthCheck, HealthConfig, Program};
+use super::{HealthCheck, HealthConfig, Program, Readiness};
 use leasehold_clock as clock;
-use leasehold_core::election::{BootTime, Input, Timings, Token};
+use leasehold_core::election::{BootTime, Timings, Token};
 
 /// Monitors the workload's health.
 pub struct Health {
@@ -89,18 +90,12 @@ impl Health {
         }
     }
 
-    /// Returns true if the workload counts as healthy before the first check. A URL check cannot
-    /// succeed before this process has started the workload.
-    pub fn at_first(&self) -> bool {
-        self.runs.is_some() && matches!(self.check, HealthCheck::Url(_))
-    }
-
-    /// Checks indefinitely, and sends each change to `inputs`.
-    pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
+    /// Checks indefinitely, and passes each change on.
+    pub async fn watch(mut self, readiness: Arc<Readiness>) {
         let mut state = HealthState {
             failures_max: self.config.failures,
             retry_after: Duration::ZERO,
-            healthy: self.at_first(),
+            healthy: self.check.passes_at_first(self.runs.is_none()),
             failures: 0,
             failed_at: None,
         };
@@ -130,7 +125,7 @@ impl Health {
                 }
                 _ => {}
             }
-            if changed && inputs.send(Input::Health { healthy }).await.is_err() {
+            if changed && !readiness.set_healthy(healthy).await {
                 return;
             }
         }

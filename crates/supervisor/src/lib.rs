@@ -10,10 +10,12 @@ pub mod command;
 mod health;
 mod hook;
 mod program;
+mod readiness;
 mod settings;
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -23,9 +25,10 @@ use tracing::{error, info, warn};
 pub use command::StopMethod;
 pub use health::Health;
 pub use program::Program;
+pub use readiness::Readiness;
 pub use settings::{HealthCheck, HealthConfig, HooksConfig};
 
-use self::command::{CommandEvent, StandbyCommand, SupervisedEnd};
+use self::command::{CommandEvent, GuardChange, StandbyCommand, SupervisedEnd};
 use self::hook::Hook;
 use self::program::LeftoverProcess;
 
@@ -33,7 +36,8 @@ use leasehold_clock as clock;
 use leasehold_core::election::{Input, Order, OrderKind, Terms, Token};
 use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
 use leasehold_guard::dispositions::signal_name;
-use leasehold_guard::{CommandEnd, DesiredState};
+use leasehold_guard::socket::GuardSocket;
+use leasehold_guard::{Command, CommandEnd, DesiredState};
 use leasehold_host::cause::{not_executable, not_executed};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
@@ -52,16 +56,29 @@ const STARTED_WITHIN: Duration = Duration::from_secs(10);
 pub struct SupervisorOptions {
     /// Environment of the commands.
     pub program: Program,
-    /// The command; empty if there are only hooks.
-    pub command: Vec<OsString>,
+    /// The command.
+    pub command: SupervisedProgram,
     /// How the command is asked to stop on a voluntary step-down.
     pub stopping: StopMethod,
     /// Hooks that are notified of leadership.
     pub hooks: HooksConfig,
+    /// Receives whether a guard could start the command.
+    pub readiness: Arc<Readiness>,
     /// The lock of the claim. The workload counts as running while a guard has a share.
     pub claims: ClaimShares,
     /// Arguments of the witness that releases the lease after a kill of the daemon, if any.
     pub witness: Option<Vec<OsString>>,
+}
+
+/// The command of a supervisor.
+#[derive(Debug)]
+pub enum SupervisedProgram {
+    /// There are only hooks.
+    None,
+    /// A program and its arguments, run by a guard that is a child of this process.
+    Words(Vec<OsString>),
+    /// The command of a guard that connects to this socket.
+    Attached(GuardSocket),
 }
 
 /// Observer of the workload, used by metrics and by callers that wait for the workload's end.
@@ -117,6 +134,12 @@ pub struct Supervisor<W> {
     runs: watch::Sender<Option<Token>>,
     observer: W,
     command: Option<StandbyCommand>,
+    /// Name of the program in log lines.
+    name: OsString,
+    /// True if the guard is in another container.
+    attached: bool,
+    /// Whether the newest log line about an attached guard said that it is connected.
+    said_connected: Option<bool>,
     on_lead: Hook,
     on_step_down: Hook,
 }
@@ -124,7 +147,7 @@ pub struct Supervisor<W> {
 impl<W: WorkloadObserver> Supervisor<W> {
     /// Creates a supervisor that sends to the election's `inputs`.
     pub fn new(
-        options: SupervisorOptions,
+        mut options: SupervisorOptions,
         desired: DesiredStates,
         inputs: mpsc::Sender<Input>,
         observer: W,
@@ -132,12 +155,26 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let on_lead = Hook::new(hook::ON_LEAD, ClaimPlace::OnLead, &options.hooks.on_lead);
         let place = ClaimPlace::OnStepDown;
         let on_step_down = Hook::new(hook::ON_STEP_DOWN, place, &options.hooks.on_step_down);
-        let command = options.program.command(&options.command, None);
+        let program = std::mem::replace(&mut options.command, SupervisedProgram::None);
+        let (command, socket, name) = match program {
+            SupervisedProgram::None => (None, None, OsString::new()),
+            SupervisedProgram::Words(words) => {
+                let name = words.first().cloned().unwrap_or_default();
+                (options.program.command(&words, None), None, name)
+            }
+            SupervisedProgram::Attached(socket) => {
+                let command = options
+                    .program
+                    .environment(Command::of_attached_guard(), None);
+                (Some(command), Some(socket), "the command".into())
+            }
+        };
         let command = command.map(|command| match &options.witness {
             Some(arguments) => command.witness(arguments.iter().cloned()),
             None => command,
         });
-        let command = command.map(|command| StandbyCommand::new(command, options.stopping));
+        let attached = socket.is_some();
+        let command = command.map(|command| StandbyCommand::new(command, options.stopping, socket));
         Self {
             options,
             desired,
@@ -145,6 +182,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
             runs: watch::channel(None).0,
             observer,
             command,
+            name,
+            attached,
+            said_connected: None,
             on_lead,
             on_step_down,
         }
@@ -163,30 +203,63 @@ impl<W: WorkloadObserver> Supervisor<W> {
             let unserved = |desired: &Option<(Token, DesiredState)>| {
                 desired.is_some_and(|(token, _)| Some(token) != served)
             };
-            let command = self.command.as_mut();
-            let unprepared = command.filter(|command| !command.is_prepared());
-            let token = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 desired = self.desired.wait_for(unserved) => match desired.map(|newest| *newest) {
-                    Ok(Some((token, _))) => token,
+                    Ok(Some((token, _))) => Ok(token),
                     // The daemon exits.
                     Ok(None) | Err(_) => break,
                 },
-                () = tokio::time::sleep(pause), if unprepared.is_some() => {
-                    unprepared.into_iter().for_each(StandbyCommand::prepare);
-                    pause = PREPARE_PAUSE;
+                change = guard_change(self.command.as_mut(), pause) => Err(change),
+            };
+            pause = PREPARE_PAUSE;
+            let token = match next {
+                Ok(token) => token,
+                Err(change) => {
+                    self.guard_changed(change).await;
                     continue;
                 }
             };
-            pause = PREPARE_PAUSE;
             served = Some(token);
             if self.serve(token).await {
                 self.send(Input::WorkloadDone { token }).await;
+            }
+            if self.attached {
+                if self.desired(token).is_some_and(|desired| desired.runs()) {
+                    self.send(Input::WorkloadEnded { token }).await;
+                }
+                // The guard connects again for the next command.
+                self.options.readiness.set_guarded(false).await;
             }
             self.send(Input::WorkloadGone { token }).await;
         }
         if let Some(command) = self.command.take() {
             command.dismiss().await;
+        }
+    }
+
+    /// Passes on that a guard has connected or was lost, and logs lasting changes.
+    async fn guard_changed(&mut self, change: GuardChange) {
+        let lease = &self.options.program.lease;
+        match change {
+            GuardChange::Ready => {
+                if self.attached && self.said_connected.replace(true) != Some(true) {
+                    info!(%lease, "the guard of the workload has connected; contending for the lease");
+                }
+                self.options.readiness.set_guarded(true).await;
+            }
+            GuardChange::Lost => self.options.readiness.set_guarded(false).await,
+            GuardChange::Absent(socket) => {
+                if self.said_connected.replace(false) != Some(false) {
+                    let socket = socket.display();
+                    warn!(%lease, %socket, "no guard of the workload is connected; not contending for the lease");
+                }
+            }
+            GuardChange::Refused(why) => {
+                if self.said_connected.replace(false) != Some(false) {
+                    warn!(%lease, "refused a guard: {why}");
+                }
+            }
         }
     }
 
@@ -333,6 +406,11 @@ impl<W: WorkloadObserver> Supervisor<W> {
         desired(&self.desired.borrow(), token)
     }
 
+    fn is_authorized(&self, token: Token) -> bool {
+        let valid_until = self.desired(token).map(|desired| desired.terms.valid_until);
+        valid_until.is_some_and(|valid_until| valid_until > clock::boot_now())
+    }
+
     fn up(&mut self, token: Option<Token>) {
         self.runs.send_replace(token);
         self.observer.up(token.is_some());
@@ -342,6 +420,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let lease = &self.options.program.lease;
         let ended = finished.ended;
         let (claim, token, code) = (token, token.get(), ended.end.exit_code());
+        if ended.guard_lost && self.attached {
+            return warn!(%lease, token, "the container of the workload has ended");
+        }
         if ended.guard_lost {
             error!(%lease, token, "the workload lost its guard and was killed");
         }
@@ -355,9 +436,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
         match ended.end {
             CommandEnd::NotExecuted(errno) | CommandEnd::NotSpawned(errno) => {
-                let word = self.options.command.first().cloned().unwrap_or_default();
-                let why = not_executable(&word, &io::Error::from_raw_os_error(errno));
-                let command = word.display().to_string();
+                let why = not_executable(&self.name, &io::Error::from_raw_os_error(errno));
+                let command = self.name.display().to_string();
                 error!(%lease, token, command, why, errno, "failed to execute the workload");
                 self.observer.not_started(claim, &why);
             }
@@ -372,6 +452,9 @@ impl<W: WorkloadObserver> Supervisor<W> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
+            _ if self.attached && self.is_authorized(claim) => {
+                info!(%lease, token, "workload stopped, because its container was asked to stop");
+            }
             _ => warn!(%lease, token, "workload stopped by its guard"),
         }
     }
@@ -379,6 +462,14 @@ impl<W: WorkloadObserver> Supervisor<W> {
     async fn send(&self, input: Input) {
         // This call fails only if the daemon exits.
         let _ = self.inputs.send(input).await;
+    }
+}
+
+/// Waits for the next change of the guard that waits for the command; indefinitely without a command.
+async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> GuardChange {
+    match command {
+        Some(command) => command.change(pause).await,
+        None => std::future::pending().await,
     }
 }
 

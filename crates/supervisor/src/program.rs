@@ -27,15 +27,16 @@ impl Program {
     /// Builds a command, with an empty token while not leading; `None` if `words` is empty.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
-        let mut command = Command::new(program)
-            .arguments(arguments)
+        Some(self.environment(Command::new(program).arguments(arguments), token))
+    }
+
+    pub(super) fn environment(&self, command: Command, token: Option<Token>) -> Command {
+        let command = command
             .env("LEASEHOLD_LEASE", self.lease.as_str())
             .env("LEASEHOLD_IDENTITY", self.identity.as_str())
             .env("LEASEHOLD_STATUS_FILE", &self.status_file);
-        for (name, value) in Self::of_token(token) {
-            command = command.env(name, value);
-        }
-        Some(command)
+        let variables = Self::of_token(token).into_iter();
+        variables.fold(command, |command, (name, value)| command.env(name, value))
     }
 
     /// Returns the token in two variables, because a lock inside the workload overwrites the first.

@@ -28,6 +28,14 @@ pub enum HealthCheck {
     Command(Vec<OsString>),
 }
 
+impl HealthCheck {
+    /// Returns true if the workload counts as healthy before the first check. A URL check cannot
+    /// succeed before this process has started its workload, unless the workload is external.
+    pub fn passes_at_first(&self, external: bool) -> bool {
+        !external && matches!(self, Self::Url(_))
+    }
+}
+
 impl HealthConfig {
     /// Returns the health check, if one is configured.
     pub fn check(&self) -> Option<HealthCheck> {

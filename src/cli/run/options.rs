@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::cli::store_options::{self, read, store_options};
 use crate::cli::uri_notices::UriNotices;
-use crate::config::{Config, Prefer, UriSource};
+use crate::config::{Config, OnDaemonRestart, Prefer, UriSource};
 use crate::election::Tunables;
 use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
@@ -26,6 +26,9 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.linger",
     "workload.on_exit",
 ];
+
+/// The socket of a command in another container, for which the keys of a command have an effect.
+const SOCKET: &str = "workload.socket";
 
 /// Keys that have no effect if `leasehold run` has a command, because the daemon waits until the
 /// command has ended. They are treated like [`OF_A_COMMAND`].
@@ -60,12 +63,19 @@ pub struct RunArgs {
 impl RunArgs {
     /// Returns the error for a flag without effect, if there is one.
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
-        if self.command.is_empty() {
-            return useless_without_command(&OF_A_COMMAND, &self.configuration.sources);
-        }
-        let flag = given(&OF_NO_COMMAND, &self.configuration.sources)?;
+        let sources = &self.configuration.sources;
+        let attached = given(&[SOCKET], sources).is_some();
+        let given_command = match (attached, self.command.is_empty()) {
+            (true, false) => {
+                return Some("--workload-socket and a command after -- exclude each other: with the socket, the command runs in another container (leasehold guard --socket FILE -- CMD)".to_owned());
+            }
+            (false, true) => return useless_without_command(&OF_A_COMMAND, sources),
+            (true, true) => "--workload-socket",
+            (false, false) => "a command after --",
+        };
+        let flag = given(&OF_NO_COMMAND, sources)?;
         Some(format!(
-            "--{flag} has no effect with a command after --, because leasehold waits until the command has ended: leave it out"
+            "--{flag} has no effect with {given_command}, because leasehold waits until the command has ended: leave it out"
         ))
     }
 }
@@ -103,6 +113,7 @@ pub(in crate::cli) fn options(
     options.token_remembered = memory.token;
     options.lease_longest_remembered = memory.lease_longest;
     options.predecessor_claim = memory.claim;
+    options.releases_predecessor = config.workload.on_daemon_restart == OnDaemonRestart::Release;
     options
 }
 

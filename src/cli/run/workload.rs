@@ -3,29 +3,96 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::cli::store_options::stopping;
-use crate::config::{Config, Sources, UriSource};
+use crate::config::{Config, OnExit, Sources, UriSource};
 use crate::election::{Input, Timings, Token};
 use crate::exit;
 use crate::publish::directory::status_file;
 use crate::publish::metrics::Metrics;
 use crate::signals::{self, StopSignal};
 use crate::supervisor::{
-    DesiredStates, Health, Program, Supervisor, SupervisorOptions, WorkloadObserver,
+    DesiredStates, Health, Program, Readiness, SupervisedProgram, Supervisor, SupervisorOptions,
+    WorkloadObserver,
 };
 use crate::workload::claim_share::ClaimShares;
+use crate::workload::socket::GuardSocket;
+use leasehold_host::CommandError;
+use leasehold_host::program::check_executable;
 
 /// Capacity of the channel for exits. The command exits at most once per claim.
 const EXITS_MAX: usize = 4;
 
-pub(super) fn supervises(config: &Config, command: &[OsString]) -> bool {
-    let hooks = &config.hooks;
-    !command.is_empty() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
+/// The program that a daemon supervises.
+pub(super) enum Supervised {
+    Nothing,
+    Words(Vec<OsString>),
+    Attached(PathBuf),
+}
+
+impl Supervised {
+    pub(super) fn new(command: Vec<OsString>, config: &Config) -> Result<Self, CommandError> {
+        match &config.workload.socket {
+            None if command.is_empty() => Ok(Self::Nothing),
+            None => Ok(Self::Words(command)),
+            Some(path) if command.is_empty() => Ok(Self::Attached(path.clone())),
+            Some(_) => {
+                let what = "workload.socket and a command after -- exclude each other";
+                let fix = "remove one; with the socket, the command runs in another container: \
+                           leasehold guard --socket FILE -- CMD";
+                Err(CommandError::new(exit::CONFIGURATION, what).to_fix(fix))
+            }
+        }
+    }
+
+    /// Returns true if the daemon waits until the program has ended.
+    pub(super) fn drains(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// Returns true if the election must order the start and the end of the program or of hooks.
+    pub(super) fn supervises(&self, config: &Config) -> bool {
+        let hooks = &config.hooks;
+        self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
+    }
+
+    /// Returns what the daemon does after the program has ended by itself.
+    pub(super) fn on_exit(&self, config: &Config) -> OnExit {
+        match self {
+            Self::Attached(_) => OnExit::Release,
+            Self::Nothing | Self::Words(_) => config.workload.on_exit,
+        }
+    }
+
+    /// Fails if the program cannot be executed. The guard checks its own program.
+    pub(super) fn check(&self) -> Result<(), CommandError> {
+        match self {
+            Self::Words(words) => {
+                (words.first()).map_or(Ok(()), |program| check_executable(program))
+            }
+            Self::Nothing | Self::Attached(_) => Ok(()),
+        }
+    }
+
+    /// Binds the socket of an attached guard. The caller must hold the lock of the directory.
+    fn bind(self) -> Result<SupervisedProgram, CommandError> {
+        Ok(match self {
+            Self::Nothing => SupervisedProgram::None,
+            Self::Words(words) => SupervisedProgram::Words(words),
+            Self::Attached(path) => {
+                let bound = GuardSocket::bind(&path);
+                let what = format!("listen on the socket {} (workload.socket)", path.display());
+                SupervisedProgram::Attached(
+                    bound.map_err(CommandError::failed(exit::CONFIGURATION, &what))?,
+                )
+            }
+        })
+    }
 }
 
 /// Maximum time from the timeout of a hook to the exit of its guard.
@@ -120,16 +187,17 @@ pub(super) enum WorkloadEvent {
 }
 
 impl Workload {
-    /// Starts the configured tasks. While the health is unknown, the election does not contend.
+    /// Starts the configured tasks. While the health is unknown or no guard is connected, the
+    /// election does not contend.
     pub(super) fn start(
-        (command, witness): (Vec<OsString>, Option<Vec<OsString>>),
+        (supervised, witness): (Supervised, Option<Vec<OsString>>),
         config: &Config,
         directory: &Path,
         lock: OwnedFd,
         desired: Option<DesiredStates>,
         (inputs, timings): (&mpsc::Sender<Input>, &watch::Receiver<Timings>),
         (metrics, not_started): (&Metrics, watch::Sender<NotStarted>),
-    ) -> Self {
+    ) -> Result<Self, CommandError> {
         let mut tasks = JoinSet::new();
         let (exits_sender, exits) = mpsc::channel(EXITS_MAX);
         let program = Program {
@@ -138,13 +206,21 @@ impl Workload {
             // The path is absolute, because a command may change its working directory.
             status_file: status_file(directory),
         };
+        let health = &config.workload.health;
+        let external = !supervised.drains();
+        let at_first = health
+            .check()
+            .is_none_or(|check| check.passes_at_first(external));
+        let guarded = !matches!(supervised, Supervised::Attached(_));
+        let readiness = Arc::new(Readiness::new(inputs.clone(), at_first, guarded));
         let mut runs = None;
         let supervises = desired.is_some();
         if let Some(desired) = desired {
-            let runs_command = !command.is_empty();
+            let command = supervised.bind()?;
             let options = SupervisorOptions {
                 program: program.clone(),
                 command,
+                readiness: Arc::clone(&readiness),
                 stopping: stopping(&config.workload),
                 hooks: config.hooks.clone(),
                 claims: ClaimShares::new(lock),
@@ -156,30 +232,24 @@ impl Workload {
                 not_started,
             };
             let supervisor = Supervisor::new(options, desired, inputs.clone(), observer);
-            runs = runs_command.then(|| supervisor.runs());
+            runs = (!external).then(|| supervisor.runs());
             tasks.spawn(async move {
                 supervisor.run().await;
                 "supervisor"
             });
         }
-        let health = &config.workload.health;
         if let Some(check) = health.check() {
             let health = Health::new(check, health.clone(), program, timings.clone(), runs);
-            if !health.at_first() {
-                // The queue is empty, because nothing has started yet.
-                let _ = inputs.try_send(Input::Health { healthy: false });
-            }
-            let inputs = inputs.clone();
             tasks.spawn(async move {
-                health.watch(inputs).await;
+                health.watch(readiness).await;
                 "health"
             });
         }
-        Self {
+        Ok(Self {
             supervises,
             tasks,
             exits,
-        }
+        })
     }
 
     /// Waits briefly for the workload to end. The caller must have dropped the sender of orders.

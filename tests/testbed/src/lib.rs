@@ -17,6 +17,7 @@
 pub mod certificates;
 mod cgroup;
 pub mod changes;
+pub mod container;
 #[path = "../../corpus/mod.rs"]
 pub mod corpus;
 pub mod daemon;
@@ -54,6 +55,7 @@ pub mod wait;
 pub use certificates::Certificates;
 pub use cgroup::Cgroup;
 pub use changes::Changes;
+pub use container::GuardContainer;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
 pub use etcd::Etcd;
 pub use events::EventStream;

@@ -156,6 +156,8 @@ fn start_messages_arrive_with_their_descriptors() {
         foreground: i32::MIN,
         place: Some(ClaimPlace::OnStepDown),
         has_witness: true,
+        stop_grace: std::time::Duration::MAX,
+        session: BootTime::from_nanos(u64::MAX),
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
     post_with(ours.as_fd(), &start, &[one.as_fd(), two.as_fd()]).unwrap();

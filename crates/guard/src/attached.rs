@@ -1,0 +1,298 @@
+//! A guard in another container than its daemon. It is process 1 of the container, and connects to
+//! the daemon through a Unix socket in a volume of the pod.
+//!
+//! For each command the guard makes a new connection, over which it gets the authority, the claim
+//! lock and the deadlines of this command only. It enforces the deadlines like the guard of a
+//! daemon in the same container, and ends the command if the connection is closed. As process 1, it
+//! cannot end before every other process of the container, so its end proves the command's end.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, connect};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::time::Timespec;
+
+use super::children::reap;
+use super::dispositions::Ignored;
+use super::exec_spec::ExecSpec;
+use super::groups::{number, own_group};
+use super::guard::{Attended, ContainerSignals, Guard, Launch, Ready};
+use super::progress::CommandEnd;
+use super::shim::Shim;
+use super::survivors::namespace;
+use super::terminal::Terminal;
+use super::wire::{GuardHello, GuardStart, post_with, socket, split, wait_with};
+use leasehold_core::election::BootTime;
+
+/// Interval between attempts to connect while the daemon is absent.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time without a daemon after which the guard reports that it waits.
+const REPORT_AFTER: Duration = Duration::from_secs(5);
+
+/// The variable with the path of the status file, which is another path in this container.
+const STATUS_FILE: &str = "LEASEHOLD_STATUS_FILE";
+
+/// The command of an attached guard.
+#[derive(Debug, Clone)]
+pub struct AttachedCommand {
+    /// The socket of the daemon.
+    pub socket: PathBuf,
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+}
+
+/// The end of an attached guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachedEnd {
+    /// A signal asked the container to stop.
+    Stopped,
+    /// The command exited by itself.
+    Exited {
+        /// How the command ended.
+        end: CommandEnd,
+        /// True if processes that the command left were stopped.
+        leftovers_stopped: bool,
+    },
+}
+
+/// Something that an attached guard reports.
+#[derive(Debug, Clone, Copy)]
+pub enum AttachedEvent<'a> {
+    /// No daemon has accepted a connection so far, for this reason.
+    Waits(&'a io::Error),
+    /// The daemon has started the command.
+    Starts,
+    /// The command was stopped by the daemon or at its deadline, and is gone.
+    Gone,
+}
+
+/// The reason why a guard cannot run, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The guard is not process 1 of a PID namespace.
+    #[error("the guard is not process 1 of its container")]
+    NotProcess1,
+    /// The guard cannot prepare itself or its command, or cannot record the end of its command.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Runs the command whenever the daemon orders it, until the command exits by itself or the
+/// container is asked to stop.
+pub fn run(
+    command: &AttachedCommand,
+    report: impl Fn(AttachedEvent<'_>),
+) -> Result<AttachedEnd, AttachError> {
+    if number(getpid()) != 1 {
+        return Err(AttachError::NotProcess1);
+    }
+    let signals = ContainerSignals::register(Ignored::of_this_process())?;
+    let mut attached = Attached {
+        command,
+        report: &report,
+        ended: None,
+    };
+    let mut ready = Ready::new(Some(signals))?;
+    loop {
+        ready = match attached.serve(ready)? {
+            Served::Again(ready) => ready,
+            Served::Ended(end) => return Ok(end),
+        };
+    }
+}
+
+struct Attached<'a> {
+    command: &'a AttachedCommand,
+    report: &'a dyn Fn(AttachedEvent<'_>),
+    /// The newest command, which is gone.
+    ended: Option<BootTime>,
+}
+
+enum Served {
+    Again(Box<Ready>),
+    Ended(AttachedEnd),
+}
+
+/// Why a waiting guard stops waiting.
+enum Woken {
+    Readable,
+    Stopped,
+    TimedOut,
+}
+
+impl Attached<'_> {
+    /// Serves one connection.
+    fn serve(&mut self, mut ready: Box<Ready>) -> io::Result<Served> {
+        // If this fails, the shim is created when needed.
+        let shim = Shim::new().ok();
+        let Some(daemon) = self.connect(&mut ready, shim.as_ref())? else {
+            shim.into_iter().for_each(Shim::dismiss);
+            return Ok(Served::Ended(AttachedEnd::Stopped));
+        };
+        let woken = wait(&mut ready, shim.as_ref(), Some(&daemon), None)?;
+        let start = match woken {
+            Woken::Readable => wait_with::<GuardStart>(daemon.as_fd())?,
+            Woken::Stopped | Woken::TimedOut => None,
+        };
+        let Some((start, descriptors)) = start else {
+            drop(daemon);
+            let woken = match woken {
+                Woken::Stopped => woken,
+                // The daemon has exited, or refuses this guard.
+                _ => wait(&mut ready, shim.as_ref(), None, Some(CONNECT_INTERVAL))?,
+            };
+            shim.into_iter().for_each(Shim::dismiss);
+            return Ok(match woken {
+                Woken::Stopped => Served::Ended(AttachedEnd::Stopped),
+                Woken::Readable | Woken::TimedOut => Served::Again(ready),
+            });
+        };
+        let (exec_spec, claim, _) = split(&start, descriptors)?;
+        let launch = Launch {
+            shim,
+            stdin: io::stdin().as_fd().try_clone_to_owned()?,
+            exec_spec: self.exec_spec(exec_spec)?,
+        };
+        (self.report)(AttachedEvent::Starts);
+        let terminal = Terminal::of_this_process();
+        let start = GuardStart {
+            foreground: (terminal.as_ref())
+                .filter(|terminal| terminal.is_for_cmd())
+                .map_or(0, |_| own_group()),
+            ..start
+        };
+        let attended = Guard::new(ready, daemon, start, launch, claim).attend()?;
+        if let Some(terminal) = terminal {
+            terminal.take_back();
+        }
+        self.ended = Some(start.session);
+        self.after(attended)
+    }
+
+    fn after(&self, attended: Attended) -> io::Result<Served> {
+        let Attended {
+            ready,
+            report,
+            stopped_here,
+            recorded,
+        } = attended;
+        if stopped_here {
+            return Ok(Served::Ended(AttachedEnd::Stopped));
+        }
+        let by_itself = match report.end {
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) => !report.by_us,
+            CommandEnd::NotExecuted(_) => true,
+            CommandEnd::NotSpawned(_) | CommandEnd::Refused | CommandEnd::Unknown => false,
+        };
+        if by_itself {
+            return Ok(Served::Ended(AttachedEnd::Exited {
+                end: report.end,
+                leftovers_stopped: !report.lingers,
+            }));
+        }
+        // Without the record, the end of this process must prove the end of the command.
+        recorded?;
+        (self.report)(AttachedEvent::Gone);
+        Ok(Served::Again(ready))
+    }
+
+    /// Returns a connection; `None` if the container is asked to stop first.
+    fn connect(&self, ready: &mut Ready, shim: Option<&Shim>) -> io::Result<Option<OwnedFd>> {
+        let address = SocketAddrUnix::new(&self.command.socket)?;
+        let hello = GuardHello {
+            protocol: GuardHello::PROTOCOL,
+            network_namespace: namespace("net"),
+            ended: self.ended,
+        };
+        let myself = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let report_at = leasehold_clock::boot_now() + REPORT_AFTER;
+        let mut reported = false;
+        loop {
+            let socket = socket()?;
+            let connected = connect(&socket, &address).map_err(io::Error::from);
+            let greeted =
+                connected.and_then(|()| post_with(socket.as_fd(), &hello, &[myself.as_fd()]));
+            match greeted {
+                Ok(()) => return Ok(Some(socket)),
+                Err(error) if !reported && leasehold_clock::boot_now() >= report_at => {
+                    reported = true;
+                    (self.report)(AttachedEvent::Waits(&error));
+                }
+                Err(_) => {}
+            }
+            if let Woken::Stopped = wait(ready, shim, None, Some(CONNECT_INTERVAL))? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Completes the environment from the daemon with this guard's command.
+    fn exec_spec(&self, file: OwnedFd) -> io::Result<OwnedFd> {
+        let mut exec_spec = ExecSpec::of_file(file)?;
+        exec_spec.words.clone_from(&self.command.words);
+        for (name, value) in &mut exec_spec.environment {
+            if name == STATUS_FILE
+                && let Some(here) = beside(&self.command.socket, Path::new(value))
+            {
+                *value = here.into();
+            }
+        }
+        exec_spec.to_file()
+    }
+}
+
+/// Returns the path of the file beside the socket, if the file is there.
+fn beside(socket: &Path, file: &Path) -> Option<PathBuf> {
+    let here = socket.parent()?.join(file.file_name()?);
+    here.exists().then_some(here)
+}
+
+/// Waits until the daemon sends something, the container is asked to stop, or the time is over.
+/// Reaps orphans meanwhile, as process 1 must.
+fn wait(
+    ready: &mut Ready,
+    shim: Option<&Shim>,
+    daemon: Option<&OwnedFd>,
+    limit: Option<Duration>,
+) -> io::Result<Woken> {
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs().cast_signed(),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    loop {
+        let stop = ready.signals.as_mut().and_then(|signals| signals.take().0);
+        if stop.is_some() {
+            return Ok(Woken::Stopped);
+        }
+        let _ = ready.child_ended.read(&mut [0; 64]);
+        let shim = shim.map(|shim| shim.pid);
+        // Orphans that cannot be listed now are reaped later.
+        let _ = ready.children.each(|child| {
+            if Some(child) != shim {
+                reap(child);
+            }
+        });
+        let idle = || PollFd::new(&ready.alarm, PollFlags::empty());
+        let signals = ready.signals.as_ref();
+        let mut places = [
+            PollFd::new(&ready.child_ended, PollFlags::IN),
+            signals.map_or_else(idle, |signals| PollFd::new(signals, PollFlags::IN)),
+            daemon.map_or_else(idle, |daemon| PollFd::new(daemon, PollFlags::IN)),
+        ];
+        match poll(&mut places, limit.as_ref()) {
+            Ok(0) => return Ok(Woken::TimedOut),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !places[2].revents().is_empty() {
+            return Ok(Woken::Readable);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `leasehold guard`: runs the workload in a container of its own, as the daemon in another
+//! container of the pod orders.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use tracing::level_filters::LevelFilter;
+use tracing::{info, warn};
+
+use super::CommandError;
+use crate::{exit, log};
+use leasehold_guard::CommandEnd;
+use leasehold_guard::attached::{
+    AttachError, AttachedCommand, AttachedEnd, AttachedEvent, run as attend,
+};
+use leasehold_guard::prerequisites::prerequisites;
+use leasehold_host::cause::not_executable;
+use leasehold_host::program::check_executable;
+
+const HELP: &str = "\
+The guard needs no connection string and no token. It must be process 1 of its container; the containers share the \
+volume of the socket. CMD gets the variables LEASEHOLD_LEASE, LEASEHOLD_TOKEN and others: docs/supervision.md.
+
+Examples:
+  leasehold run --lease orders --workload-socket /run/leasehold/guard.sock
+                             in leasehold's container
+  leasehold guard --socket /run/leasehold/guard.sock -- /orders --serve
+                             in the workload's container
+
+Signals: TERM, INT and QUIT are passed to CMD, which has workload.stop_grace to stop; HUP, USR1, USR2 and WINCH are \
+passed to CMD.
+
+Exit codes: 0 stopped by a signal, 1 a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 not \
+process 1 of a container. If CMD ends by itself: its own code, 76 if CMD exited with 0 but left processes that were \
+stopped, 126/127 CMD cannot be executed / found, 128+N CMD was ended by signal N.";
+
+/// Arguments of `leasehold guard`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct GuardArgs {
+    /// Socket of the daemon (its key workload.socket)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    socket: PathBuf,
+    /// Command to run while the daemon leads
+    #[arg(value_name = "CMD", last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command whenever the daemon orders it, until the command or the container ends.
+pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
+    log::start(
+        LevelFilter::INFO,
+        log::LineFormat::of(log::is_json_by_default()),
+    );
+    let program = args.command.first().cloned().unwrap_or_default();
+    prerequisites()?;
+    check_executable(&program)?;
+    let socket = args.socket.display().to_string();
+    let command = AttachedCommand {
+        socket: args.socket,
+        words: args.command,
+    };
+    let report = |event: AttachedEvent<'_>| match event {
+        AttachedEvent::Waits(why) => warn!(socket, "waiting for leasehold: {why}"),
+        AttachedEvent::Starts => info!("leasehold leads; starting the workload"),
+        AttachedEvent::Gone => info!("workload stopped; waiting until leasehold leads again"),
+    };
+    let end = attend(&command, report).map_err(|error| match error {
+        AttachError::NotProcess1 => CommandError::new(exit::CONFIGURATION, error.to_string())
+            .to_fix(
+                "start leasehold guard directly, without a wrapper such as tini or sh, and without \
+                 shareProcessNamespace or hostPID; or run the command with leasehold run -- CMD",
+            ),
+        AttachError::Io(error) => CommandError::failed(exit::NEGATIVE, "guard the workload")(error),
+    })?;
+    let AttachedEnd::Exited {
+        end,
+        leftovers_stopped,
+    } = end
+    else {
+        return Ok(ExitCode::from(exit::DONE));
+    };
+    if let Some(error) = end.not_executed() {
+        let why = not_executable(&program, &error);
+        let what = format!("cannot execute {}", program.display());
+        let code = end.exit_code().unwrap_or(exit::CANNOT_EXECUTE);
+        return Err(CommandError::new(code, what).because(why));
+    }
+    let code = match end {
+        CommandEnd::Exited(exit::DONE) if leftovers_stopped => exit::INCOMPLETE,
+        _ => end.exit_code().unwrap_or(exit::NEGATIVE),
+    };
+    warn!(code, "workload exited by itself");
+    Ok(ExitCode::from(code))
+}
