@@ -130,3 +130,6 @@ pub(super) struct Connected {
     /// The newest command of this guard, which is gone.
     pub(super) ended: Option<BootTime>,
 }
+
+#[cfg(test)]
+mod tests;
