@@ -19,7 +19,10 @@ const EXPLAINED: usize = 6;
 
 /// The subcommands, grouped by audience. Other subcommands belong to [`SETUP`].
 const GROUPS: [(&str, &[&str]); 2] = [
-    ("Workloads and jobs", &["run", "lock", "status", "bury"]),
+    (
+        "Workloads and jobs",
+        &["run", "guard", "lock", "status", "bury"],
+    ),
     (
         "Leases and locks, for operators",
         &[

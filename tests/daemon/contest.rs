@@ -29,10 +29,6 @@ impl Contest {
         }
     }
 
-    pub(crate) fn lease(&self) -> &str {
-        &self.lease
-    }
-
     pub(crate) fn set(&self) -> &ReplicaSet {
         &self.set
     }

@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, Unanswered)] = &[
     ("lock report --no-wait -- true", Waits("18s")),
     ("lock report --wait 5s -- true", GivesUp(5, 69)),
     ("status orders --directory DIR/none", Local),
+    ("guard --socket DIR/guard.sock -- true", Local),
     ("bury --lease orders DIR/none", Local),
     ("leases", GivesUp(TEN, 69)),
     ("leases --watch", GivesUp(TEN, 69)),

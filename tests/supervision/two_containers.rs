@@ -42,13 +42,10 @@ impl Pod {
     ) -> Self {
         let directory = journal.path(identity);
         let socket = directory.join("guard.sock");
-        let daemon = Daemon::builder(PROGRAM)
-            .lease(contest.lease())
-            .identity(identity)
-            .uri(&contest.set().uri())
-            .timings(NEVER_EXPIRES)
+        let daemon = contest
+            .candidate_at(identity, NEVER_EXPIRES)
             .status_directory(&directory)
-            .flag(&format!("--workload-socket={}", socket.display()))
+            .guard_socket(&socket)
             .flags(flags)
             .start();
         Self {

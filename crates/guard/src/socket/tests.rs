@@ -58,7 +58,10 @@ fn terms() -> Terms {
 fn listening() -> (tempfile::TempDir, Arc<GuardSocket>) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("guard.sock");
-    (directory, Arc::new(GuardSocket::bind(&path).expect("bound")))
+    (
+        directory,
+        Arc::new(GuardSocket::bind(&path).expect("bound")),
+    )
 }
 
 /// Starts a command through a new connection. Returns the guard's end and the order.
@@ -172,7 +175,10 @@ async fn a_waiting_guard_that_goes_away_is_lost() {
     let standby = standby.expect("accepted");
     drop(guard);
     standby.lost().await.expect("a socket");
-    assert!(standby.start([], terms(), None).is_err(), "nothing was started");
+    assert!(
+        standby.start([], terms(), None).is_err(),
+        "nothing was started"
+    );
 }
 
 #[tokio::test]

@@ -209,6 +209,13 @@ impl DaemonBuilder {
         self
     }
 
+    /// Waits for the guard of a workload in another container on this socket. Such a daemon refuses
+    /// `lease.handoff_delay`, like a daemon with a command.
+    pub fn guard_socket(mut self, socket: &Path) -> Self {
+        self.handoff_delay = None;
+        self.flag(&format!("--workload-socket={}", socket.display()))
+    }
+
     /// Disables the trace. By default, the trace is checked when the daemon is dropped. Use this if
     /// the test measures the daemon, runs the daemon as another user, or violates the assumptions
     /// of the trace check.
