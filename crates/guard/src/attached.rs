@@ -239,7 +239,7 @@ impl Attached<'_> {
         exec_spec.words.clone_from(&self.command.words);
         for (name, value) in &mut exec_spec.environment {
             if name == STATUS_FILE
-                && let Some(here) = beside(&self.command.socket, Path::new(value))
+                && let Some(here) = in_directory_of(&self.command.socket, Path::new(value))
             {
                 *value = here.into();
             }
@@ -248,8 +248,8 @@ impl Attached<'_> {
     }
 }
 
-/// Returns the path of the file beside the socket, if the file is there.
-fn beside(socket: &Path, file: &Path) -> Option<PathBuf> {
+/// Returns the path of the file in the directory of the socket, if the file is there.
+fn in_directory_of(socket: &Path, file: &Path) -> Option<PathBuf> {
     let here = socket.parent()?.join(file.file_name()?);
     here.exists().then_some(here)
 }

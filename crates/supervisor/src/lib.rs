@@ -138,7 +138,7 @@ pub struct Supervisor<W> {
     name: OsString,
     /// True if the guard is in another container.
     attached: bool,
-    /// Whether the newest log line about an attached guard said that it is connected.
+    /// True if the newest log line about an attached guard said that the guard is connected.
     said_connected: Option<bool>,
     on_lead: Hook,
     on_step_down: Hook,

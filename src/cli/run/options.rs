@@ -27,7 +27,7 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.on_exit",
 ];
 
-/// The socket of a command in another container, for which the keys of a command have an effect.
+/// The socket of a command in another container. With the socket, [`OF_A_COMMAND`] have an effect.
 const SOCKET: &str = "workload.socket";
 
 /// Keys that have no effect if `leasehold run` has a command, because the daemon waits until the

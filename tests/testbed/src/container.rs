@@ -61,7 +61,7 @@ impl GuardContainer {
         pid::signal(self.process_1().await, Signal::KILL);
     }
 
-    /// Sends the signal with which a container runtime stops a container.
+    /// Sends SIGTERM to process 1, as a container runtime does to stop a container.
     pub async fn stop(&self) {
         pid::signal(self.process_1().await, Signal::TERM);
     }

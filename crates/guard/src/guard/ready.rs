@@ -1,5 +1,5 @@
-//! What a guard prepares before it knows a command: the code and memory that end CMD, and the
-//! sources of its events.
+//! The preparations of a guard that does not know its command yet: the code and memory that end CMD,
+//! and the sources of the guard's events.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -209,8 +209,8 @@ impl DaemonBuilder {
         self
     }
 
-    /// Waits for the guard of a workload in another container on this socket. Such a daemon refuses
-    /// `lease.handoff_delay`, like a daemon with a command.
+    /// Waits for the guard of a workload in another container on this socket. The daemon
+    /// then refuses `lease.handoff_delay`, as with a command.
     pub fn guard_socket(mut self, socket: &Path) -> Self {
         self.handoff_delay = None;
         self.flag(&format!("--workload-socket={}", socket.display()))
