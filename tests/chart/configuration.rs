@@ -13,13 +13,14 @@ use crate::documented::block;
 use crate::helm::{Objects, render, root};
 
 /// Keys that the chart computes from values, fields of the pod, or mount paths.
-const SET_BY_THE_CHART: [&str; 14] = [
+const SET_BY_THE_CHART: [&str; 15] = [
     "lease.name",
     "mongodb.uri",
     "mongodb.uri_file",
     "status.directory",
     "http.listen",
     "workload.ends_first",
+    "workload.socket",
     "kubernetes.enabled",
     "kubernetes.pod_name",
     "kubernetes.pod_namespace",
@@ -56,6 +57,7 @@ fn the_daemon_accepts_the_rendered_flags() {
         "everything",
         "unlabelled",
         "supervisor",
+        "same-container",
         "stateful-set",
         "leases",
     ] {
@@ -110,6 +112,7 @@ fn variables_cannot_change_the_lease_the_database_or_the_collection() {
         ("minimal", "shop.orders", "leasehold.leases"),
         ("everything", "orders.main", "elections.orders"),
         ("supervisor", "shop.orders", "leasehold.leases"),
+        ("same-container", "shop.orders", "leasehold.leases"),
     ] {
         let objects = Objects::of(installation, &[]);
         let labels = &objects.template()["metadata"]["labels"];
@@ -133,7 +136,7 @@ fn variables_cannot_change_the_lease_the_database_or_the_collection() {
         assert_eq!(value("mongodb.uri_file"), "/etc/leasehold/mongodb/uri");
         assert!(!shown.to_string().contains("other.example"), "{shown}");
     }
-    for (installation, containers) in [("job", 1), ("leases", 3), ("injector", 1), ("web", 2)] {
+    for (installation, containers) in [("job", 1), ("leases", 3), ("injector", 2), ("web", 2)] {
         let rendered = render(installation, &[]).unwrap();
         for flag in ["--mongodb-database=", "--mongodb-collection="] {
             assert_eq!(
@@ -189,12 +192,12 @@ fn an_identity_contains_the_pod_name_and_optional_other_text() {
         ("minimal", "run"),
         ("leases", "run"),
         ("supervisor", "run"),
+        ("same-container", "run"),
         ("stateful-set", "run"),
         ("cron-job", "lock"),
     ] {
         let objects = Objects::of(installation, &[&identity("eu1.$(POD_NAME)")]);
-        let mut containers = [objects.sidecar(), objects.workload()].into_iter();
-        let container = containers.find(|container| container["args"][0] == runs);
+        let container = objects.container(|container| container["args"][0] == runs);
         let container = container.unwrap();
         let mut flags = container["args"].as_array().unwrap().iter();
         let flag = flags.find_map(|flag| flag.as_str()?.strip_prefix("--identity-name="));
@@ -225,7 +228,7 @@ fn a_priority_may_come_from_an_environment_variable() {
     let index = format!("leasehold.extraEnv={}", documented["leasehold"]["extraEnv"]);
     let documented = documented["leasehold"]["config"]["identity"]["priority"].to_string();
     let priority = |value: &str| format!("leasehold.config.identity.priority={value}");
-    for installation in ["minimal", "stateful-set", "supervisor"] {
+    for installation in ["minimal", "stateful-set", "supervisor", "same-container"] {
         let objects = Objects::of(installation, &[&index, &priority(&documented)]);
         assert!(objects.has_flag("--identity-priority=$(POD_INDEX)"));
         let environment = objects.daemon()["env"].as_array().unwrap();

@@ -38,6 +38,7 @@ fn a_file_replaces_the_secret_in_every_mode() {
     for (installation, count) in [
         ("minimal", 1),
         ("supervisor", 1),
+        ("same-container", 1),
         ("cron-job", 1),
         ("leases", 3),
     ] {

@@ -55,7 +55,7 @@ fn the_pods_of_a_daemon_set_have_the_sidecar_and_rights_of_a_deployment() {
         assert_eq!(set.one(kind), deployment.one(kind), "{kind}");
     }
     let supervised = Objects::of("supervisor", &[DAEMON_SET]);
-    let runs = supervised.daemon()["args"].as_array().unwrap();
+    let runs = supervised.workload()["args"].as_array().unwrap();
     assert!(runs.contains(&json!("/orders")), "{runs:?}");
 }
 

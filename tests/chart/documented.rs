@@ -109,7 +109,7 @@ fn the_documented_values_of_supervisor_mode_render() {
     fs::write(file.path(), values).unwrap();
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
     let objects = Objects::parse(&rendered.unwrap());
-    let arguments = objects.daemon()["args"].as_array().unwrap();
+    let arguments = objects.workload()["args"].as_array().unwrap();
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
     // The documented values result in this termination grace period.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);

@@ -3,6 +3,8 @@
 //! creates its pods. For each pod, runs a real daemon with the pod's bound token and the chart's
 //! flags against a real replica set.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
@@ -12,7 +14,10 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use leasehold_testbed::daemon::sample;
 use leasehold_testbed::kubernetes::Place;
 use leasehold_testbed::wait::found;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
+use leasehold_testbed::{
+    Daemon, DaemonTimings, GuardContainer, ReplicaSet, Scratch, SharedSet, run, skip,
+};
+use rustix::process::geteuid;
 use serde_json::json;
 
 use crate::cluster::{Installed, RIGHTS, SOON};
@@ -20,9 +25,14 @@ use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
+const SOCKET: &str = "guard.sock";
+
 struct Running {
     daemon: Daemon,
     place: Place,
+    /// The workload's container if it runs a guard.
+    guard: Option<GuardContainer>,
+    _status: Scratch,
 }
 
 /// Resolves a downward API path, as the kubelet does.
@@ -42,15 +52,28 @@ fn downward(pod: &Pod, path: &str) -> String {
     }
 }
 
-/// Returns the daemon's container: the sidecar, or the workload's container in supervisor mode.
-fn container(pod: &Pod) -> &Container {
+/// Returns the container that runs this command of leasehold, such as `run` for the daemon.
+fn container<'a>(pod: &'a Pod, command: &str) -> Option<&'a Container> {
     let spec = pod.spec.as_ref().unwrap();
     let containers = spec.init_containers.iter().flatten();
     let runs = |container: &&Container| {
         let mut arguments = container.args.iter().flatten();
-        arguments.next().is_some_and(|first| first == "run")
+        arguments.next().is_some_and(|first| first == command)
     };
-    containers.chain(&spec.containers).find(runs).unwrap()
+    containers.chain(&spec.containers).find(runs)
+}
+
+/// Starts the container of a guard, with another path of the socket.
+fn start_guard(container: &Container, directory: &Path) -> GuardContainer {
+    let arguments = container.args.as_deref().unwrap();
+    let dashes = arguments.iter().position(|argument| argument == "--");
+    GuardContainer::start(
+        Path::new(env!("CARGO_BIN_EXE_leasehold")),
+        &directory.join(SOCKET),
+        &arguments[dashes.unwrap() + 1..],
+        &directory.join("guard.log"),
+    )
+    .unwrap()
 }
 
 async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Running {
@@ -59,7 +82,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
     let running = kubernetes.report_running(&installed.namespace, &pod, address);
     let place = kubernetes.place_of(running.await).await;
     let pod = &place.pod;
-    let container = container(pod);
+    let guarded = container(pod, "guard");
+    let container = container(pod, "run").unwrap();
     let arguments = container.args.as_deref().unwrap();
     let dashes = arguments.iter().position(|argument| argument == "--");
     let (flags, command) = arguments.split_at(dashes.unwrap_or(arguments.len()));
@@ -80,7 +104,13 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         "--status-directory=",
         "--http-listen=",
         "--kubernetes-credentials=",
+        "--workload-socket=",
     ];
+    let status = Scratch::new();
+    if guarded.is_some() {
+        let flag = format!("--workload-socket={}", status.path().join(SOCKET).display());
+        builder = builder.status_directory(status.path()).flag(&flag);
+    }
     for flag in flags.iter().skip(1) {
         if !places.iter().any(|place| flag.starts_with(place)) {
             builder = builder.flag(flag);
@@ -91,16 +121,29 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         let path = &source.field_ref.as_ref().unwrap().field_path;
         builder = builder.env(&variable.name, downward(pod, path));
     }
+    let guard = guarded.map(|container| start_guard(container, status.path()));
     let builder = place.mounted(builder, kubernetes.environment());
     Running {
         daemon: builder.start(),
         place,
+        guard,
+        _status: status,
     }
 }
 
 impl Running {
     fn name(&self) -> String {
         self.place.pod.name_any()
+    }
+
+    /// Stops the containers in the order of the kubelet: a sidecar is the last.
+    async fn stop(&self) {
+        if let Some(container) = &self.guard {
+            container.stop().await;
+            let code = container.wait_exit(SOON).await;
+            assert_eq!(code, 0, "{}", container.logs());
+        }
+        self.daemon.term();
     }
 }
 
@@ -151,7 +194,7 @@ async fn hand_over(changes: &[&str]) -> (Running, Running) {
     let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
     leads(&installed, "a", &["b"], "10.9.0.1").await;
     elected(&installed, &first.place.pod).await;
-    first.daemon.term();
+    first.stop().await;
     leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
     assert!(second.daemon.leads());
     (first, second)
@@ -170,33 +213,48 @@ fn labels_service_and_events_follow_the_leader() {
 fn a_supervisor_runs_the_workload_on_the_labelled_pod() {
     run(async {
         for rights in RIGHTS {
-            let journal = tempfile::tempdir().unwrap();
-            let script = format!(
-                "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
-                journal.path().display()
-            );
-            let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
-            let (first, _second) =
-                hand_over(&[rights, SERVICE, "mode=\"supervisor\"", &command]).await;
-            let code = first.daemon.wait_exit(SOON).await;
-            assert_eq!(code, 0, "{}", first.daemon.logs());
-            for (token, identity) in [("1", "a"), ("2", "b")] {
-                let environment = found(&format!("{identity} starts its workload"), async || {
-                    std::fs::read_to_string(journal.path().join(token)).ok()
-                })
-                .await;
-                let said = format!("LEASEHOLD_IDENTITY={identity}");
-                let mut lines = environment.lines();
-                assert!(lines.any(|line| line == said), "{environment}");
-                // The workload does not inherit leasehold's configuration.
-                for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
-                    assert!(!environment.contains(ours), "{environment}");
-                }
-            }
-            let runs = std::fs::read_dir(journal.path()).unwrap().count();
-            assert_eq!(runs, 2, "one start for each leader");
+            hand_over_the_workload(rights, "mode=\"supervisor-same-container\"").await;
         }
     });
+}
+
+#[test]
+fn a_guard_runs_the_workload_on_the_labelled_pod() {
+    if !geteuid().is_root() {
+        return skip("PID namespaces need root");
+    }
+    run(async {
+        for rights in RIGHTS {
+            hand_over_the_workload(rights, "mode=\"supervisor\"").await;
+        }
+    });
+}
+
+async fn hand_over_the_workload(rights: &str, mode: &str) {
+    let journal = tempfile::tempdir().unwrap();
+    let script = format!(
+        "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
+        journal.path().display()
+    );
+    let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
+    let (first, _second) = hand_over(&[rights, SERVICE, mode, &command]).await;
+    let code = first.daemon.wait_exit(SOON).await;
+    assert_eq!(code, 0, "{}", first.daemon.logs());
+    for (token, identity) in [("1", "a"), ("2", "b")] {
+        let environment = found(&format!("{identity} starts its workload"), async || {
+            std::fs::read_to_string(journal.path().join(token)).ok()
+        })
+        .await;
+        let said = format!("LEASEHOLD_IDENTITY={identity}");
+        let mut lines = environment.lines();
+        assert!(lines.any(|line| line == said), "{environment}");
+        // The workload does not inherit leasehold's configuration.
+        for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
+            assert!(!environment.contains(ours), "{environment}");
+        }
+    }
+    let runs = std::fs::read_dir(journal.path()).unwrap().count();
+    assert_eq!(runs, 2, "one start for each leader");
 }
 
 pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str) {

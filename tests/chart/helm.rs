@@ -12,11 +12,12 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// Values files in tests/chart/values, one for each kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 13] = [
+pub(crate) const INSTALLATIONS: [&str; 14] = [
     "minimal",
     "everything",
     "unlabelled",
     "supervisor",
+    "same-container",
     "injector",
     "web",
     "stateful-set",
@@ -214,12 +215,17 @@ impl Objects {
         &self.pod()["containers"][0]
     }
 
-    /// Returns the daemon's container: the sidecar, or the workload's container in supervisor mode.
+    /// Returns the daemon's container: the sidecar, or the workload's container in supervisor mode
+    /// in one container.
     pub(crate) fn daemon(&self) -> &Value {
-        let runs = |container: &&Value| container["args"][0] == "run";
-        [self.sidecar(), self.workload()]
-            .into_iter()
-            .find(runs)
+        self.container(|container| container["args"][0] == "run")
             .expect("a container with a daemon")
+    }
+
+    /// Returns the first container or init container with this property.
+    pub(crate) fn container(&self, is_it: impl Fn(&Value) -> bool) -> Option<&Value> {
+        let lists = ["initContainers", "containers"].map(|list| self.pod()[list].as_array());
+        let mut all = lists.into_iter().flatten().flatten();
+        all.find(|container| is_it(container))
     }
 }

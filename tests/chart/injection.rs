@@ -21,18 +21,22 @@ fn restricted() -> Value {
     })
 }
 
-fn container(name: &str) -> Value {
+pub(crate) fn container(name: &str) -> Value {
     json!({"name": name, "image": "registry.example/a:1", "securityContext": restricted()})
 }
 
-fn asking(name: &str, spec: &Value) -> Pod {
+pub(crate) fn asking(name: &str, spec: &Value) -> Pod {
     let mut pod = foreign_pod(name, spec);
     let annotation = ("leasehold.dev/inject".to_owned(), "orders".to_owned());
     pod.metadata.annotations = Some([annotation].into());
     pod
 }
 
-async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value, String> {
+pub(crate) async fn create(
+    installed: &Installed,
+    pod: &Pod,
+    dry_run: bool,
+) -> Result<Value, String> {
     let pods = installed.pods(installed.kubernetes.client());
     let parameters = PostParams {
         dry_run,
@@ -45,7 +49,7 @@ async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value
 
 /// Drops the fields of `container` that `expected` does not have, because the API server adds
 /// defaults.
-fn fields_of(container: &Value, expected: &Value) -> Value {
+pub(crate) fn fields_of(container: &Value, expected: &Value) -> Value {
     match (container, expected) {
         (Value::Object(found), Value::Object(wanted)) => wanted
             .iter()
@@ -63,7 +67,7 @@ fn fields_of(container: &Value, expected: &Value) -> Value {
     }
 }
 
-async fn wait_for_injection(installed: &Installed, plain: &Value) {
+pub(crate) async fn wait_for_injection(installed: &Installed, plain: &Value) {
     found("pods are injected", async || {
         let tried = create(installed, &asking("trial", plain), true)
             .await

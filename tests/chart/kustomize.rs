@@ -19,9 +19,10 @@ const MOVING: [(&str, &str); 3] = [
     ("nameSuffix: '-2'", "shop/orders-leasehold-2"),
 ];
 
-const CONTENDING: [&str; 6] = [
+const CONTENDING: [&str; 7] = [
     "minimal",
     "supervisor",
+    "same-container",
     "stateful-set",
     "job",
     "cron-job",
@@ -66,11 +67,9 @@ fn inflated(helm: &str, chart_fields: &str, kustomization: &str) -> String {
 
 fn container(objects: &Objects) -> &Value {
     let contends =
-        |container: &&Value| container["args"][0] == "run" || container["args"][0] == "lock";
-    let candidates = [objects.sidecar(), objects.workload()];
-    candidates
-        .into_iter()
-        .find(contends)
+        |container: &Value| container["args"][0] == "run" || container["args"][0] == "lock";
+    objects
+        .container(contends)
         .expect("a container that contends")
 }
 

@@ -108,7 +108,7 @@ fn environment_variables_that_set_the_configuration_are_refused() {
             leave LEASEHOLD_WORKLOAD__HEALTH__URL out of leasehold.extraEnv
             set leasehold.config.workload.health.url
 
-        supervisor: workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]
+        same-container: workload.env=[{"name":"LEASEHOLD_MONGODB__DATABASE","value":"x"}]
             leave LEASEHOLD_MONGODB__DATABASE out of workload.env
             set leasehold.config.mongodb.database
 
@@ -116,7 +116,7 @@ fn environment_variables_that_set_the_configuration_are_refused() {
             leave LEASEHOLD_LEASE__LEASE_DURATION out of workload.env
             set leasehold.config.lease.lease_duration
 
-        supervisor: workload.env=[{"value":"x"}]
+        same-container: workload.env=[{"value":"x"}]
             an item of workload.env has no name
 
         minimal: leasehold.extraEnv=[{"name":5}]

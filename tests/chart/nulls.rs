@@ -193,7 +193,13 @@ fn a_map_of_kubernetes_may_have_a_null_for_each_field() {
             .map(|field| format!("{path}.{}", field.replace('.', "\\.")))
             .collect();
         let nulls: Vec<_> = nulls.iter().map(String::as_str).collect();
-        for installation in ["minimal", "everything", "supervisor", "web"] {
+        for installation in [
+            "minimal",
+            "everything",
+            "supervisor",
+            "same-container",
+            "web",
+        ] {
             let rendered = render_nulls_in(installation, &nulls);
             rendered.unwrap_or_else(|complaint| panic!("{installation} {nulls:?}: {complaint}"));
         }

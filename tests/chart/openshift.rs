@@ -147,7 +147,7 @@ fn the_policies_allow_the_port_of_the_dns_pods() {
 #[test]
 fn the_restricted_level_admits_the_pods_without_ids() {
     run(async {
-        for installation in ["minimal", "supervisor", "web"] {
+        for installation in ["minimal", "supervisor", "same-container", "web"] {
             // The cluster has neither this priority class nor the kinds of Prometheus.
             let off =
                 "web.priorityClassName=,prometheusRule.enabled=false,podMonitor.enabled=false";

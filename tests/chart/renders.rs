@@ -58,8 +58,21 @@ fn helm_3_and_helm_4_render_the_same_manifests() {
 
 #[test]
 fn the_default_manifests_are_golden() {
-    let path = root().join("tests/chart/golden/minimal.yaml");
-    let rendered = render("minimal", &[]).unwrap();
+    assert_golden("minimal", &render("minimal", &[]).unwrap());
+}
+
+/// `helm upgrade` must not restart the pods of a release that keeps supervisor mode in one
+/// container.
+#[test]
+fn the_pods_of_supervisor_mode_in_one_container_are_golden() {
+    let rendered = render("same-container", &[]).unwrap();
+    let mut objects = rendered.split("---\n");
+    let deployment = objects.find(|object| object.contains("\nkind: Deployment"));
+    assert_golden("same-container", deployment.unwrap());
+}
+
+fn assert_golden(name: &str, rendered: &str) {
+    let path = root().join(format!("tests/chart/golden/{name}.yaml"));
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, rendered).unwrap();
         return;
@@ -231,14 +244,13 @@ fn the_notes_show_how_to_query_the_leader() {
     assert!(unlabelled.contains("/status"), "{unlabelled}");
     assert!(unlabelled.contains("Pods carry no label"), "{unlabelled}");
     assert!(notes("injector").contains("leasehold.dev/inject"));
-    let supervisor = notes("supervisor");
-    for text in [
-        "in the leader's pod only",
-        "the token of its service account",
-    ] {
-        assert!(supervisor.contains(text), "{text}: {supervisor}");
+    for (form, exposed) in [("supervisor", false), ("same-container", true)] {
+        let notes = notes(form);
+        assert!(notes.contains("in the leader's pod only"), "{notes}");
+        let warns = notes.contains("the token of its service account");
+        assert_eq!(warns, exposed, "{form}: {notes}");
+        assert!(!notes.contains("status.json"), "{notes}");
     }
-    assert!(!supervisor.contains("status.json"), "{supervisor}");
     assert!(notes("minimal").contains("helm test orders"));
     assert!(!notes("job").contains("helm test"));
     assert!(notes("leases").contains(" billing shop.orders-reports"));

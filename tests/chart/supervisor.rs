@@ -1,7 +1,7 @@
-//! Goal: in supervisor mode, leasehold runs the workload in the workload's container and keeps all
-//! of the container's settings. The chart refuses settings that leasehold cannot keep. Method:
-//! parses helm's output, runs the daemon with the rendered arguments, and creates pods on a real
-//! API server.
+//! Goal: in supervisor mode, leasehold runs the workload in the workload's container, through a guard
+//! or itself, and keeps all of the container's settings. The chart refuses settings that leasehold
+//! cannot keep. Method: parses helm's output, runs the rendered commands, and creates pods on a real
+//! API server. The module `guard` has the tests of the pods with a guard.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,14 +12,16 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::helm::{Objects, render};
 
-const SUPERVISOR: &str = "mode=\"supervisor\"";
+/// The modes with a guard, and with leasehold in the workload's container.
+const MODES: [&str; 2] = ["mode=\"supervisor\"", "mode=\"supervisor-same-container\""];
+const FORMS: [&str; 2] = ["supervisor", "same-container"];
 const COMMAND: &str = "workload.command=[\"/orders\"]";
 
 fn minimal(changes: &[&str]) -> Result<String, String> {
-    render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
+    render("minimal", &[&[MODES[1], COMMAND], changes].concat())
 }
 
-fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let mut list = list.as_array().unwrap().iter();
     list.find(|item| item["name"] == name)
         .unwrap_or(&Value::Null)
@@ -27,9 +29,15 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn the_container_runs_the_installed_program() {
-    let objects = Objects::of("supervisor", &[]);
+    for (form, containers) in FORMS.into_iter().zip([2, 1]) {
+        let objects = Objects::of(form, &[]);
+        assert_runs_the_installed_program(&objects, containers);
+    }
+}
+
+fn assert_runs_the_installed_program(objects: &Objects, containers: usize) {
     let pod = objects.pod();
-    assert_eq!(pod["initContainers"].as_array().unwrap().len(), 1);
+    assert_eq!(pod["initContainers"].as_array().unwrap().len(), containers);
     assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
     let installer = &pod["initContainers"][0];
     assert!(installer["restartPolicy"].is_null(), "{installer}");
@@ -62,24 +70,26 @@ fn the_container_runs_the_installed_program() {
 
 #[test]
 fn the_complete_workload_command_follows_two_dashes() {
-    let objects = Objects::of("supervisor", &[]);
-    let workload = objects.workload();
-    let arguments = workload["args"].as_array().unwrap();
-    let dashes = arguments.iter().position(|a| a == "--").unwrap();
-    let command = ["/orders", "--for $(POD_NAME)", "--serve", "a b", "--"];
-    assert_eq!(arguments[dashes + 1..], command);
-    let port = named(&workload["ports"], "http");
-    assert_eq!(port["containerPort"], 8080);
-    let variable = &named(&workload["env"], "POD_NAME")["valueFrom"];
-    assert_eq!(variable["fieldRef"]["fieldPath"], "metadata.name");
-    let work = named(&workload["volumeMounts"], "work");
-    assert_eq!(work["mountPath"], "/work");
-    assert_eq!(workload["resources"]["requests"]["memory"], "80Mi");
+    for form in FORMS {
+        let objects = Objects::of(form, &[]);
+        let workload = objects.workload();
+        let arguments = workload["args"].as_array().unwrap();
+        let dashes = arguments.iter().position(|a| a == "--").unwrap();
+        let command = ["/orders", "--for $(POD_NAME)", "--serve", "a b", "--"];
+        assert_eq!(arguments[dashes + 1..], command);
+        let port = named(&workload["ports"], "http");
+        assert_eq!(port["containerPort"], 8080);
+        let variable = &named(&workload["env"], "POD_NAME")["valueFrom"];
+        assert_eq!(variable["fieldRef"]["fieldPath"], "metadata.name");
+        let work = named(&workload["volumeMounts"], "work");
+        assert_eq!(work["mountPath"], "/work");
+        assert_eq!(workload["resources"]["requests"]["memory"], "80Mi");
+    }
 }
 
 #[test]
 fn leasehold_gets_the_settings_of_a_sidecar() {
-    let objects = Objects::of("supervisor", &[]);
+    let objects = Objects::of("same-container", &[]);
     let workload = objects.workload();
     for (probe, path) in [
         ("startupProbe", "/livez"),
@@ -136,27 +146,44 @@ fn client_libraries_do_not_find_the_token_and_it_can_be_omitted() {
     assert!(!without.contains("leasehold-token"), "{without}");
     assert!(!without.contains("kubernetes-credentials"), "{without}");
     assert!(without.contains("--kubernetes-enabled=off"), "{without}");
-    let installer = Objects::of("supervisor", &[]).pod()["initContainers"][0].clone();
+    let installer = Objects::of("same-container", &[]).pod()["initContainers"][0].clone();
     assert_eq!(installer["volumeMounts"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn unsupported_values_are_refused_with_the_remedy() {
-    let complaint = render("minimal", &[SUPERVISOR]).unwrap_err();
-    assert!(complaint.contains("set workload.command"), "{complaint}");
-    let arguments = render("minimal", &[SUPERVISOR, "workload.args=[\"a\"]"]);
-    assert!(arguments.unwrap_err().contains("set workload.command"));
-    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-        let change = format!("workload.{probe}={{\"tcpSocket\":{{\"port\":8080}}}}");
-        let complaint = minimal(&[&change]).unwrap_err();
-        assert_contains(&complaint, &format!("leave out workload.{probe}"));
-        assert_contains(&complaint, "leasehold.config.workload.health.url");
+    for mode in MODES {
+        let arguments = [mode, "workload.args=[\"a\"]"];
+        for changes in [&arguments[..1], &arguments] {
+            let complaint = render("minimal", changes).unwrap_err();
+            assert_contains(&complaint, "set workload.command");
+        }
+        let refused = |change: &str| render("minimal", &[mode, COMMAND, change]).unwrap_err();
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let change = format!("workload.{probe}={{\"tcpSocket\":{{\"port\":8080}}}}");
+            let complaint = refused(&change);
+            assert_contains(&complaint, &format!("leave out workload.{probe}"));
+            assert_contains(&complaint, "leasehold.config.workload.health.url");
+        }
+        let complaint = refused("workload.lifecycle={\"preStop\":{\"sleep\":{\"seconds\":5}}}");
+        assert_contains(&complaint, "leave out workload.lifecycle");
+        let complaint = refused("leasehold.config.lease.handoff_delay=\"1s\"");
+        assert_contains(
+            &complaint,
+            "leave out leasehold.config.lease.handoff_delay: ",
+        );
+        let complaint = refused("leasehold.extraLeases={\"reports\":{\"port\":9403}}");
+        assert_contains(&complaint, "leave out leasehold.extraLeases");
     }
-    let complaint = minimal(&["leasehold.config.lease.handoff_delay=\"1s\""]).unwrap_err();
-    assert!(
-        complaint.contains("leave out leasehold.config.lease.handoff_delay: "),
-        "{complaint}"
-    );
+    let exits = "leasehold.config.workload.on_exit=\"release\"";
+    for refused in [
+        render("minimal", &[MODES[0], COMMAND, exits]),
+        render("injector", &[exits]),
+    ] {
+        let complaint = refused.unwrap_err();
+        assert_contains(&complaint, "leave out leasehold.config.workload.on_exit: ");
+        assert_contains(&complaint, "set mode to supervisor-same-container");
+    }
     let complaint = minimal(&["inject.enabled=true"]).unwrap_err();
     assert_contains(&complaint, "deployment.enabled=false");
     let only = ["inject.enabled=true", "deployment.enabled=false"];
@@ -172,13 +199,15 @@ fn a_sidecar_gets_no_settings_for_running_the_workload() {
         r#"on_exit="release""#,
     ] {
         let change = format!("leasehold.config.workload.{setting}");
-        for installation in ["minimal", "injector"] {
-            let complaint = render(installation, &[&change]).unwrap_err();
-            let (key, _) = setting.split_once('=').unwrap();
-            let named = format!("leave out leasehold.config.workload.{key}: ");
-            assert!(complaint.contains(&named), "{complaint}");
+        let complaint = render("minimal", &[&change]).unwrap_err();
+        let (key, _) = setting.split_once('=').unwrap();
+        let named = format!("leave out leasehold.config.workload.{key}: ");
+        assert_contains(&complaint, &named);
+        for mode in MODES {
+            let rendered = render("minimal", &[mode, COMMAND, &change]);
+            let exits = key == "on_exit" && mode == MODES[0];
+            assert_eq!(rendered.is_err(), exits, "{mode}, {change}");
         }
-        assert!(minimal(&[&change]).is_ok(), "{change}");
     }
     let health = "leasehold.config.workload.health.url=\"http://127.0.0.1:8080/\"";
     let objects = Objects::of("minimal", &[health]);
@@ -215,19 +244,22 @@ fn the_termination_grace_exceeds_the_stop_grace_of_the_workload() {
         let given = format!("{period}{given}");
         let mut settings = vec![given.as_str()];
         settings.extend(changes.iter().map(String::as_str));
-        match (minimal(&settings), expected) {
-            (Ok(rendered), Ok(seconds)) => {
-                let objects = Objects::parse(&rendered);
-                let rendered = &objects.pod()["terminationGracePeriodSeconds"];
-                assert_eq!(*rendered, seconds, "{settings:?}");
+        for mode in MODES {
+            let changes = [&[mode, COMMAND], &settings[..]].concat();
+            match (render("minimal", &changes), expected) {
+                (Ok(rendered), Ok(seconds)) => {
+                    let objects = Objects::parse(&rendered);
+                    let rendered = &objects.pod()["terminationGracePeriodSeconds"];
+                    assert_eq!(*rendered, seconds, "{changes:?}");
+                }
+                (Err(complaint), Err((stop, least))) => {
+                    let said = format!("leasehold.config.workload.stop_grace is {stop}: ");
+                    assert_contains(&complaint, &said);
+                    assert_contains(&complaint, &given.replace('=', " is "));
+                    assert_contains(&complaint, &format!("at least {least},"));
+                }
+                (rendered, _) => panic!("{changes:?}: {rendered:?}"),
             }
-            (Err(complaint), Err((stop, least))) => {
-                let said = format!("leasehold.config.workload.stop_grace is {stop}: ");
-                assert!(complaint.contains(&said), "{complaint}");
-                assert_contains(&complaint, &given.replace('=', " is "));
-                assert_contains(&complaint, &format!("at least {least},"));
-            }
-            (rendered, _) => panic!("{settings:?}: {rendered:?}"),
         }
     }
     // With a native sidecar, the chart keeps the default, because the kubelet stops the workload
@@ -241,12 +273,14 @@ fn the_restricted_level_admits_the_pods_of_a_supervisor() {
     run(async {
         // This cluster may not have the Prometheus operator's kinds.
         let plain = ["podMonitor.enabled=false", "prometheusRule.enabled=false"];
-        let installed = Installed::new("supervisor", &plain).await;
-        let pod = installed.pod("orders-0").await;
-        let spec = pod.spec.unwrap();
-        assert_eq!(spec.init_containers.unwrap().len(), 1);
-        let command = spec.containers[0].command.as_deref();
-        assert_eq!(command.unwrap(), ["/opt/leasehold/leasehold"]);
+        for (form, containers) in FORMS.into_iter().zip([2, 1]) {
+            let installed = Installed::new(form, &plain).await;
+            let pod = installed.pod("orders-0").await;
+            let spec = pod.spec.unwrap();
+            assert_eq!(spec.init_containers.unwrap().len(), containers);
+            let command = spec.containers[0].command.as_deref();
+            assert_eq!(command.unwrap(), ["/opt/leasehold/leasehold"]);
+        }
         // Without this check, a namespace that does not enforce the level would pass too.
         let root = "workload.securityContext.runAsNonRoot=false";
         let lax = Installed::new("supervisor", &[&plain[..], &[root]].concat()).await;

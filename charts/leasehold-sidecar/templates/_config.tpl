@@ -56,6 +56,7 @@ unit, and durations that the daemon would refuse. Otherwise the pod would not st
   "status.directory" (printf "set %s.statusDirectory, where the workload sees it" $own)
   "http.listen" (ternary "set leasehold.http.address and leasehold.http.port" (printf "set leasehold.http.address and %s.port" $own) (eq $own "leasehold"))
   "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"
+  "workload.socket" "the chart sets it in mode supervisor"
   "kubernetes.enabled" "set leasehold.kubernetes.enabled"
   "kubernetes.pod_name" "it comes from the pod"
   "kubernetes.pod_namespace" "it comes from the pod"
@@ -111,11 +112,13 @@ always set, because flags override environment variables. Variables may come fro
 {{- end -}}
 
 {{/*
-The settings as flags. A command is a JSON list of words, so that a word may contain spaces and quotes. In this container, the variable
-`podName` contains the pod's name.
+The settings as flags, except the keys in `except`. A command is a JSON list of words, so that a word may contain spaces and quotes. In this
+container, the variable `podName` contains the pod's name.
 */}}
 {{- define "leasehold.settingFlags" -}}
+{{- $except := .except | default list }}
 {{- range $key, $value := include "leasehold.settings" .root | fromJson }}
+{{- if not (has $key $except) }}
 {{- if eq $key "identity.name" }}
 {{- $value = $value | replace "$(POD_NAME)" (printf "$(%s)" $.podName) }}
 {{- end }}
@@ -123,6 +126,7 @@ The settings as flags. A command is a JSON list of words, so that a word may con
 {{- $value = ternary ($value | toRawJson) "" (gt (len $value) 0) }}
 {{- end }}
 - {{ printf "--%s=%v" ($key | replace "lease.lease_" "lease_" | replace "." "-" | replace "_" "-") $value | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -166,11 +170,16 @@ The settings as flags. A command is a JSON list of words, so that a word may con
 {{- $sum -}}
 {{- end -}}
 
+{{/* The keys for a workload that leasehold runs, as a JSON list. */}}
+{{- define "leasehold.supervisorKeys" -}}
+{{- list "workload.stop_signal" "workload.stop_scope" "workload.stop_grace" "workload.linger" "workload.on_exit" | toJson -}}
+{{- end -}}
+
 {{/* Refuses keys that a sidecar would ignore silently, because it does not run the workload. */}}
 {{- define "leasehold.checkSidecar" -}}
 {{- $at := .Values.leasehold.configAt | default "leasehold.config" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
-{{- range list "workload.stop_signal" "workload.stop_scope" "workload.stop_grace" "workload.linger" "workload.on_exit" -}}
+{{- range include "leasehold.supervisorKeys" . | fromJsonArray -}}
 {{- if hasKey $settings . -}}
 {{- fail (printf "leasehold: leave out %s.%s: it is for a workload that leasehold runs itself, not for one next to a sidecar" $at .) -}}
 {{- end -}}

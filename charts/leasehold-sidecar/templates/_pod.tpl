@@ -22,10 +22,22 @@ each lease.
 {{- end }}
 {{- end -}}
 
-{{/* The sidecar of any lease, with or without a token. `name` is a key of `extraLeases`, or empty. */}}
+{{/*
+The sidecar of any lease, with or without a token. `name` is a key of `extraLeases`, or empty. If `guards` is true, the sidecar runs the workload
+through the guard in the workload's container.
+*/}}
 {{- define "leasehold.container" -}}
 {{- include "leasehold.check" .root -}}
+{{- $except := list -}}
+{{- if .injected -}}
+{{- /* The policy injects both kinds of sidecars, so each kind leaves out the keys of the other. */}}
+{{- $except = ternary (list "lease.handoff_delay") (include "leasehold.supervisorKeys" . | fromJsonArray) (eq .guards true) -}}
+{{- else if not .guards -}}
 {{- include "leasehold.checkSidecar" .root -}}
+{{- end -}}
+{{- if and .guards (hasKey (include "leasehold.settings" .root | fromJson) "workload.on_exit") -}}
+{{- fail "leasehold: leave out leasehold.config.workload.on_exit: the container of a guard ends with its workload; in a release, set mode to supervisor-same-container instead" -}}
+{{- end -}}
 {{- $values := .root.Values.leasehold -}}
 {{- $mounts := include "leasehold.mounts" (dict "root" .root "labelled" .labelled "name" .name "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") -}}
 {{- $env := include "leasehold.sidecarEnv" .root -}}
@@ -38,7 +50,10 @@ each lease.
   restartPolicy: Always
   args:
     - run
-    {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" true "injected" .injected) | nindent 4 }}
+    {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" (not .guards) "injected" .injected "podName" "POD_NAME" "except" $except) | nindent 4 }}
+    {{- if .guards }}
+    - --workload-socket=/run/leasehold/guard.sock
+    {{- end }}
   env:
     {{- $env | nindent 4 }}
   ports:
@@ -70,8 +85,8 @@ each lease.
 {{- end -}}
 
 {{/*
-Items of the `args` of `leasehold run`. The arguments depend on the status directory, and on the order in which the workload and the sidecar
-end.
+Items of the `args` of `leasehold run`. The arguments depend on the status directory, on the order in which the workload and the sidecar
+end, and on the variable that contains the pod's name.
 */}}
 {{- define "leasehold.flags" -}}
 {{- $values := .root.Values.leasehold -}}
@@ -94,7 +109,7 @@ end.
 {{- if not .injected }}
 - --kubernetes-rendered-for={{ include "leasehold.renderedFor" .root }}
 {{- end }}
-{{- include "leasehold.settingFlags" (dict "root" .root "podName" (ternary "POD_NAME" "LEASEHOLD_IDENTITY__NAME" .endsFirst)) }}
+{{- include "leasehold.settingFlags" (dict "root" .root "podName" .podName "except" .except) }}
 {{- end -}}
 
 {{/* An item of the `ports` of the container that leasehold runs in. */}}

@@ -1,6 +1,6 @@
 {{/*
-Supervisor mode: leasehold runs the workload itself, in the workload's container and image. An init container copies the program into that
-container.
+Supervisor mode in one container: leasehold runs the workload itself, in the workload's container and image. An init container copies the program
+into that container. See _guard.tpl for supervisor mode in two containers.
 */}}
 
 {{/* An item of `initContainers`: leasehold's image copies its program into the volume. */}}
@@ -19,6 +19,27 @@ container.
       mountPath: /opt/leasehold
 {{- end -}}
 
+{{/* The volume of the program. The volume is on disk, because a volume in memory would count against the containers' memory limits. */}}
+{{- define "leasehold.programVolume" -}}
+- name: leasehold-program
+  emptyDir:
+    sizeLimit: 64Mi
+{{- end -}}
+
+{{- define "leasehold.programMount" -}}
+- name: leasehold-program
+  mountPath: /opt/leasehold
+  readOnly: true
+{{- end -}}
+
+{{/* Refuses values without an effect if leasehold runs the workload, in one container or in two. */}}
+{{- define "leasehold.checkSupervisor" -}}
+{{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
+{{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: leasehold waits for the end of the workload that it runs" -}}
+{{- end -}}
+{{- include "leasehold.noExtraLeases" (dict "root" . "what" "mode supervisor runs the workload while it holds one lease; set mode to sidecar") -}}
+{{- end -}}
+
 {{/* Items of the workload's `command`. */}}
 {{- define "leasehold.supervisorCommand" -}}
 - /opt/leasehold/leasehold
@@ -27,13 +48,10 @@ container.
 {{/* Items of the workload's `args`, before the workload's own command and arguments. */}}
 {{- define "leasehold.supervisorArgs" -}}
 {{- include "leasehold.check" . -}}
-{{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
-{{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: leasehold waits for the end of the workload that it runs" -}}
-{{- end -}}
-{{- include "leasehold.noExtraLeases" (dict "root" . "what" "mode supervisor runs the workload while it holds one lease; set mode to sidecar") -}}
+{{- include "leasehold.checkSupervisor" . -}}
 {{- $labelled := include "leasehold.labelled" . -}}
 - run
-{{ include "leasehold.flags" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "directory" .Values.leasehold.statusDirectory "endsFirst" false) }}
+{{ include "leasehold.flags" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "directory" .Values.leasehold.statusDirectory "endsFirst" false "podName" "LEASEHOLD_IDENTITY__NAME") }}
 {{- if $labelled }}
 - --kubernetes-credentials=/etc/leasehold/kubernetes
 {{- end }}
@@ -68,23 +86,19 @@ Items of the container's `volumeMounts`. The token is not in the default directo
 unintentionally use leasehold's permissions, and could not mount another token.
 */}}
 {{- define "leasehold.supervisorMounts" -}}
-- name: leasehold-program
-  mountPath: /opt/leasehold
-  readOnly: true
+{{ include "leasehold.programMount" . }}
 {{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "name" "" "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
 {{- end -}}
 
-{{/* Items of the pod's `volumes`. The volume is on disk, because a volume in memory would count against the containers' memory limits. */}}
+{{/* Items of the pod's `volumes`. */}}
 {{- define "leasehold.supervisorVolumes" -}}
-- name: leasehold-program
-  emptyDir:
-    sizeLimit: 64Mi
+{{ include "leasehold.programVolume" . }}
 {{ include "leasehold.volumes" . }}
 {{- end -}}
 
 {{/*
 The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 means an automatic period. At the end of the period, the
-kubelet kills leasehold and the workload. The lease is then not released, and must expire.
+kubelet kills the workload's container. If leasehold runs in this container, the lease is then not released, and must expire.
 */}}
 {{- define "leasehold.supervisorGracePeriod" -}}
 {{- $settings := include "leasehold.settings" .root | fromJson -}}
@@ -99,7 +113,7 @@ kubelet kills leasehold and the workload. The lease is then not released, and mu
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
 {{- $with := ternary (printf " and leasehold.config.hooks.timeout %s" $hook) "" (ne $hook "") -}}
-{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for an automatic value" .key $given $stop $with $needed) -}}
+{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping; set it to at least %d, or to 0 for an automatic value" .key $given $stop $with $needed) -}}
 {{- end -}}
 {{- $given | default (add $needed 3) -}}
 {{- end -}}
@@ -145,9 +159,7 @@ kustomization renamed the objects (kubernetes.rendered_for).
 
 {{/* Items of the container's `volumeMounts`. */}}
 {{- define "leasehold.lockMounts" -}}
-- name: leasehold-program
-  mountPath: /opt/leasehold
-  readOnly: true
+{{ include "leasehold.programMount" . }}
 {{- include "leasehold.uriMount" .Values.leasehold.mongodb }}
 {{- with .Values.leasehold.extraVolumeMounts }}
 {{ toYaml . }}
@@ -156,9 +168,7 @@ kustomization renamed the objects (kubernetes.rendered_for).
 
 {{/* Items of the pod's `volumes`. */}}
 {{- define "leasehold.lockVolumes" -}}
-- name: leasehold-program
-  emptyDir:
-    sizeLimit: 64Mi
+{{ include "leasehold.programVolume" . }}
 {{- include "leasehold.secretVolume" . }}
 {{- with .Values.leasehold.extraVolumes }}
 {{ toYaml . }}

@@ -15,16 +15,20 @@ matchConstraints:
 {{/* The item of `matchConditions` that excludes other pods. */}}
 {{- define "app.thePodAsks" -}}
 - name: the-pod-asks
-  expression: "'leasehold.dev/inject' in object.metadata.?annotations.orValue({})"
+  expression: >-
+    'leasehold.dev/inject' in object.metadata.?annotations.orValue({}) ||
+    'leasehold.dev/supervise' in object.metadata.?annotations.orValue({})
 {{- end -}}
 
 {{/*
-The item of `variables` with the lease's name. The namespace is a prefix, as everywhere in this chart, so that workloads in two namespaces with
-one database do not exclude each other.
+The items of `variables`: the lease's name, and the name of the container whose workload leasehold runs, or an empty string. The namespace is a
+prefix, as everywhere in this chart, so that workloads in two namespaces with one database do not exclude each other.
 */}}
-{{- define "app.injectedLease" -}}
+{{- define "app.injectedVariables" -}}
 - name: lease
-  expression: request.namespace + '.' + object.metadata.annotations['leasehold.dev/inject']
+  expression: request.namespace + '.' + object.metadata.annotations[?'leasehold.dev/inject'].orValue('')
+- name: supervises
+  expression: object.metadata.annotations[?'leasehold.dev/supervise'].orValue('')
 {{- end -}}
 
 {{/*

@@ -17,7 +17,7 @@ true
 contending. The lock is acquired, held while the job runs, and released.
 */}}
 {{- define "app.locks" -}}
-{{- if and .Values.deployment.enabled (include "app.isJob" .) (eq .Values.mode "supervisor") -}}
+{{- if and .Values.deployment.enabled (include "app.isJob" .) (hasPrefix "supervisor" .Values.mode) -}}
 true
 {{- end -}}
 {{- end -}}

@@ -46,12 +46,12 @@
 {{/* Refuses values that would keep the Deployment's pods from working. */}}
 {{- define "app.checkPods" -}}
 {{- $values := .Values -}}
-{{- $supervised := include "app.supervised" . -}}
+{{- $form := include "app.form" . -}}
 {{- include "leasehold.checkLeases" . -}}
 {{- include "leasehold.checkLabels" (dict "root" $ "labels" $values.deployment.podLabels "key" "deployment.podLabels") -}}
 {{- include "app.checkKind" . -}}
 {{- include "app.checkPodFields" . -}}
-{{- if $supervised -}}
+{{- if has $form (list "supervisor" "lock") -}}
 {{- include "leasehold.checkEnv" (dict "root" . "env" $values.workload.env "key" "workload.env") -}}
 {{- end -}}
 {{- $locks := eq (include "app.locks" .) "true" -}}
@@ -81,7 +81,7 @@
 {{- end -}}
 {{- $own = ternary list $own $locks -}}
 {{- include "leasehold.checkUnique" (dict "items" (concat $own ($values.workload.ports | default list)) "field" "name" "keys" "workload.ports") -}}
-{{- $own = include (ternary "leasehold.installer" "leasehold.sidecar" (eq $supervised "true")) . | fromYamlArray -}}
+{{- $own = include (include "app.part" (dict "root" . "part" "initContainers")) . | fromYamlArray -}}
 {{- $containers := concat $own (list (dict "name" "workload")) ($values.deployment.extraInitContainers | default list) ($values.deployment.extraContainers | default list) -}}
 {{- include "leasehold.checkUnique" (dict "items" $containers "field" "name" "keys" "deployment.extraContainers or deployment.extraInitContainers") -}}
 {{- include "leasehold.checkResources" (dict "resources" ($values.workload.resources | default dict) "key" "workload.resources") -}}
@@ -179,7 +179,7 @@
 {{- if not (include "leasehold.labelled" .) -}}
 {{- fail (printf "leasehold: %s needs labels: leasehold.kubernetes.enabled, and the policy or leasehold.kubernetes.allowUnrestrictedStatusPatch" $value) -}}
 {{- end -}}
-{{- if and (eq $value "service.followers.enabled") (eq .Values.mode "supervisor") -}}
+{{- if and (eq $value "service.followers.enabled") (hasPrefix "supervisor" .Values.mode) -}}
 {{- fail "leasehold: service.followers.enabled: in mode supervisor the workload runs in the leader's pod only, so no follower answers: leave it out, or set mode to sidecar" -}}
 {{- end -}}
 {{- include "app.checkServiceName" . -}}

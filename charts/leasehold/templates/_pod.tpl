@@ -1,7 +1,6 @@
 {{/* The workload's pod template, for every kind: `metadata` and `spec`. */}}
 {{- define "app.podTemplate" -}}
 {{- $supervised := include "app.supervised" . -}}
-{{- $locks := include "app.locks" . -}}
 {{- $job := include "app.isJob" . -}}
 {{- $deployment := .Values.deployment -}}
 metadata:
@@ -57,7 +56,7 @@ spec:
     {{- with $deployment.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-    {{- include (ternary "leasehold.installer" "leasehold.sidecar" (eq $supervised "true")) . | nindent 4 }}
+    {{- include (include "app.part" (dict "root" . "part" "initContainers")) . | nindent 4 }}
   containers:
     - name: workload
       image: {{ include "app.image" . | quote }}
@@ -66,7 +65,7 @@ spec:
       command:
         {{- include "leasehold.supervisorCommand" . | nindent 8 }}
       args:
-        {{- include (ternary "app.lockArgs" "leasehold.supervisorArgs" (eq $locks "true")) . | nindent 8 }}
+        {{- include (include "app.part" (dict "root" . "part" "args")) . | nindent 8 }}
         {{- concat .Values.workload.command (.Values.workload.args | default list) | toYaml | nindent 8 }}
       {{- else }}
       {{- with .Values.workload.command }}
@@ -87,7 +86,7 @@ spec:
       envFrom:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- if and $supervised (not $locks) }}
+      {{- if eq (include "app.form" .) "supervisor" }}
       ports:
         {{- include "leasehold.port" . | nindent 8 }}
         {{- with .Values.workload.ports }}
@@ -121,20 +120,4 @@ spec:
     {{- with .Values.workload.volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-{{- end -}}
-
-{{/* The name of the template that renders leasehold's items in a list of the pod. A sidecar, a supervisor and a lock have different items. */}}
-{{- define "app.part" -}}
-{{- $parts := dict
-  "env" (list "leasehold.statusFile" "leasehold.supervisorEnv" "leasehold.lockEnv")
-  "volumeMounts" (list "leasehold.statusMount" "leasehold.supervisorMounts" "leasehold.lockMounts")
-  "volumes" (list "leasehold.volumes" "leasehold.supervisorVolumes" "leasehold.lockVolumes")
--}}
-{{- $form := 0 -}}
-{{- if include "app.locks" .root -}}
-{{- $form = 2 -}}
-{{- else if include "app.supervised" .root -}}
-{{- $form = 1 -}}
-{{- end -}}
-{{- index (get $parts .part) $form -}}
 {{- end -}}
