@@ -183,6 +183,20 @@ mutations! {
         "a request does not change the revision",
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
+    /// The guard in another container obeys the last order of its earlier connection.
+    OldOrderObeyed:
+        "a guard that connects again obeys no order of an earlier connection",
+    TwoGuardsOrdered:
+        "a daemon uses one guard at a time, from whichever pod",
+    /// The connection of any guard proves that the workload of another guard is gone.
+    AnyGuardProves:
+        "a guard that connects again proves only the end of its own workload",
+    ClosedIsGone:
+        "a closed connection does not prove that the workload is gone",
+    LeadsWithoutGuard:
+        "a daemon contends only while its guard is connected",
+    FreeLockIsProof:
+        "a free claim lock proves nothing while the record from another container says that a child runs",
     /// The guard does not keep its daemon's lock, so a new daemon starts while the old workload
     /// runs.
     GuardWithoutLock:

@@ -6,6 +6,8 @@ mod check;
 mod child;
 mod children;
 mod cluster;
+mod container_troubles;
+mod containers;
 mod coverage;
 mod document;
 mod faults;

@@ -5,6 +5,7 @@ use super::coverage::{Hit, Path, Said};
 use super::document::{Committed, Document, HISTORY_MAX, Writer, claim_of};
 use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
 use super::invariants::followers_write_with_cause as followers;
+use super::invariants::leaders_have_guards as guards;
 use super::invariants::leaders_stop_when_they_must as must_stop;
 use super::invariants::one_leader::{self, Leading};
 use super::invariants::preference_is_bounded::{self as preferred, Preferred};
@@ -161,6 +162,7 @@ impl World {
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
+        let alone = p.facts.alone_since.map(|since| decided.since(since));
         let mut found = None;
         let (mut chain_length, mut renewals) = (0, 0);
         match operation {
@@ -170,6 +172,7 @@ impl World {
             } => {
                 found = self.check_write(process, new.expected);
                 found = found.or(self.check_workload_before(process, new.expected));
+                found = found.or(guards::check(guards::Acquisition { alone }));
             }
             Operation::Renew { claim, chain, .. } => {
                 chain_length = chain.len();

@@ -106,10 +106,10 @@ impl World {
 
     pub(super) fn end_due_child(&mut self, g: usize) {
         let now = self.now;
-        let guard = &mut self.own.guards[g];
-        if self.machines[guard.machine].asleep_until > now {
+        if self.child_still_until(g) > now {
             return;
         }
+        let guard = &mut self.own.guards[g];
         let Child::Runs(life) = &mut guard.child else {
             return;
         };
@@ -117,6 +117,7 @@ impl World {
         if ends {
             life.leader_ended = true;
             life.rest = now + life.leaves;
+            guard.ended_by_itself = !guard.judge.stop_requested() && !guard.judge.killed();
         }
         if life.leader_ended && now >= life.rest {
             guard.child = Child::Gone;

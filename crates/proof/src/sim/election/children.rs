@@ -10,6 +10,7 @@ use super::invariants::children_end_in_time::{self as in_time, Running};
 use super::invariants::children_have_their_time::{self as their_time, End};
 use super::invariants::one_child::{self, Child};
 use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
+use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
@@ -32,7 +33,7 @@ impl World {
         let stop = guard.read.stop;
         let end = End {
             killed,
-            orphaned: !self.processes[guard.daemon].alive,
+            orphaned: guard.cut || !self.processes[guard.daemon].alive,
             given_up: guard.read.kill,
             stopped: stop.is_some(),
             stop_over: stop.is_some_and(|stop| now >= stop.kill_at),
@@ -52,8 +53,10 @@ impl World {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
         let facts = daemon.facts.claim(guard.claim)?;
-        let renewed =
-            daemon.alive && !guard.wanted.lost && facts.until.is_some_and(|until| until > now);
+        let renewed = daemon.alive
+            && !guard.cut
+            && !guard.wanted.lost
+            && facts.until.is_some_and(|until| until > now);
         let awake = self.running_since(self.thaws_at(guard.daemon).max(guard.held_until))?;
         renewed.then(|| now.since(facts.until_at).min(awake))
     }
@@ -70,8 +73,7 @@ impl World {
         }
         for g in self.own.guarding.iter().copied() {
             let guard = &self.own.guards[g];
-            let asleep = self.machines[guard.machine].asleep_until > self.now;
-            if !guard.child_runs() || asleep {
+            if !guard.child_runs() || self.child_still_until(g) > self.now {
                 continue;
             }
             let named = self.own.directories[guard.directory].child;
@@ -92,7 +94,8 @@ impl World {
                 due: earned.map(|earned| told.map_or(earned, |told| told.min(earned))),
                 passed: guard.passed,
                 guarded,
-                kept: kept.filter(|_| daemon.alive),
+                // A daemon cannot kill a guard in another container.
+                kept: kept.filter(|_| daemon.alive && guard.connection.is_none()),
                 wake_max: WAKE,
                 // The daemon notices the exit of a killed guard a moment later.
                 guard_late_max: GUARD_LATE_MAX + WAKE,
@@ -142,7 +145,11 @@ impl World {
     /// once a guard or a daemon has seen its exit.
     pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
         let named = self.own.directories[directory].child;
-        named.is_some_and(|g| self.own.guards[g].child_runs())
+        named.is_some_and(|g| match self.own.guards[g].connection {
+            // The record is from another PID namespace, so nothing else shows whether it is true.
+            Some(_) => !planted!(FreeLockIsProof),
+            None => self.own.guards[g].child_runs(),
+        })
     }
 
     /// Removes a child from the record, because the guard, or the daemon of a killed guard, has
@@ -163,6 +170,21 @@ impl World {
             let leads = p.published.at(self.clock(*process)).authority.is_some();
             leads && p.supervises && !self.child_runs(*process)
         })
+    }
+
+    /// Returns a process that cannot lead, because it waits for an earlier workload or for a guard.
+    pub(super) fn waits_for_guard(&self) -> Option<usize> {
+        let waits = |process: &usize| {
+            let p = &self.processes[*process];
+            let led = p.published.at(self.clock(*process)).authority;
+            let led = led.map(|authority| authority.token);
+            let earlier = |guard: &Guard| {
+                guard.daemon == *process && !guard.heard && Some(guard.token) != led
+            };
+            let alone = self.is_contained(*process) && p.connection.is_none();
+            !p.exiting && (alone || self.any_guard(earlier))
+        };
+        self.live.iter().copied().find(waits)
     }
 
     pub(super) fn longest_end(&self) -> Duration {

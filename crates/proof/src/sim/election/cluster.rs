@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::containers::Container;
 use super::coverage::Hit;
 use super::document::{Archive, Stored, Writer};
 use super::faults::{Fault, Faults, RUN, plan_of};
@@ -57,6 +58,8 @@ pub(super) struct Machine {
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
     pub(super) supervises: bool,
+    /// The guard runs in another container than the daemon.
+    pub(super) contained: bool,
     /// The time that a workload has to end when leadership is given up.
     pub(super) stop_grace: Duration,
     pub(super) neighbour: Neighbour,
@@ -118,6 +121,10 @@ pub(super) struct Leases {
     pub(super) hints: Hints,
     pub(super) router_dice: Rng,
     pub(super) label_dice: Rng,
+    pub(super) container_dice: Rng,
+    pub(super) containers: Vec<Container>,
+    /// The number of connections between guards and daemons so far.
+    pub(super) connections: u64,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
     /// The guards that may still cause events.
@@ -170,7 +177,7 @@ impl Protocol for Leases {
         let mut others = Rng::new(seed, 13);
         let mut priorities = Rng::new(seed, 14);
         let drawn = drawn.others(&mut others).hinted(seed).routed(seed);
-        let drawn = drawn.restored_under(seed);
+        let drawn = drawn.restored_under(seed).contained(seed);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
             starts: Rng::new(seed, 5),
@@ -179,6 +186,7 @@ impl Protocol for Leases {
             hints: Hints::new(seed),
             router_dice: Rng::new(seed, 19),
             label_dice: Rng::new(seed, 21),
+            container_dice: Rng::new(seed, 26),
             was: vec![(0, Was::Missing)],
             skewed: !setup.steady,
             ..Self::default()
@@ -233,6 +241,7 @@ impl Protocol for Leases {
         }
         world.found(streams_are_checked::check_peace(world.on_a_stale_stream()));
         world.found(healing::check_child(world.leads_without_child()));
+        world.found(healing::check_waiting(world.waits_for_guard()));
         world.end_leadership_in_peace();
     }
 
@@ -306,6 +315,7 @@ impl World {
             confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
             supervises: false,
+            contained: false,
             stop_grace: Duration::ZERO,
             neighbour: Neighbour::default(),
         });
@@ -335,7 +345,9 @@ impl World {
     pub(super) fn add_directory(&mut self, machine: usize) -> usize {
         let inode = self.own.directories.len() as u64;
         self.own.directories.push(Directory::new(machine, inode));
-        self.own.directories.len() - 1
+        let directory = self.own.directories.len() - 1;
+        self.furnish(directory);
+        directory
     }
 
     pub(super) fn machine_clock(&self, machine: usize, leads: bool) -> BootTime {

@@ -135,6 +135,14 @@ faults! {
     Routers,
     /// A child, such as a process in uninterruptible sleep, survives SIGKILL for a while.
     ChildUnkillable,
+    /// Guards run in other containers than their daemons.
+    Contained,
+    /// The container of a guard is killed, with its child.
+    ContainerKilled,
+    /// The container of a guard is frozen for a while, with its child.
+    ContainerFrozen,
+    /// The connection between a guard and its daemon breaks.
+    ConnectionBroken,
     /// An older state is restored while an acquisition is in flight, and the acquisition lands on
     /// the restored state.
     RestoredUnder,
@@ -172,6 +180,13 @@ const SUPERVISION: &[Fault] = &[
     Fault::ChildUnkillable,
 ];
 
+const CONTAINERS: &[Fault] = &[
+    Fault::Contained,
+    Fault::ContainerKilled,
+    Fault::ContainerFrozen,
+    Fault::ConnectionBroken,
+];
+
 pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
@@ -181,7 +196,7 @@ impl Faults {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
             let apart = &[Fault::Routers, Fault::RestoredUnder];
-            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, apart];
+            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS, CONTAINERS, apart];
             if drawn_apart.iter().any(|apart| apart.contains(fault)) {
                 continue;
             }
@@ -223,6 +238,17 @@ impl Faults {
         let drawn = OF_HINTS.iter().filter(|fault| {
             let hit = !rng.one_in(3) || **fault == Fault::Hints;
             hints && hit
+        });
+        drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Adds containers to two thirds of the runs with supervised workloads and without forks.
+    pub(super) fn contained(self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 25);
+        let contained = !rng.one_in(3) && self.has(Fault::Supervised) && !self.has(Fault::Fork);
+        let drawn = CONTAINERS.iter().filter(|fault| {
+            let hit = !rng.one_in(3) || **fault == Fault::Contained;
+            contained && hit
         });
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
@@ -293,6 +319,16 @@ pub(super) fn is_of_guard(fault: Fault) -> bool {
     OF_GUARDS.iter().any(|(of_guard, _)| *of_guard == fault)
 }
 
+const OF_CONTAINERS: &[(Fault, u64)] = &[
+    (Fault::ContainerKilled, 1),
+    (Fault::ContainerFrozen, 1),
+    (Fault::ConnectionBroken, 2),
+];
+
+pub(super) fn is_of_container(fault: Fault) -> bool {
+    CONTAINERS.contains(&fault)
+}
+
 /// Draws the plan of a run. The faults of guards and the planned faults of [`OTHERS`] come from
 /// separate generators.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
@@ -309,12 +345,15 @@ pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
         (11, OF_GUARDS, 60_000),
         (14, others, 45_000),
         (17, of_hints, 45_000),
+        (27, OF_CONTAINERS, 40_000),
     ] {
         let gap = |rng: &mut Rng, _| rng.between(1_000, longest) * MS;
         let mut rng = Rng::new(seed, purpose);
         all.extend(plan(&mut rng, faults, weights, until, gap));
     }
     let supervised = faults.has(Fault::Supervised);
+    let contained = faults.has(Fault::Contained);
     all.retain(|planned| supervised || !is_of_guard(planned.fault));
+    all.retain(|planned| contained || !is_of_container(planned.fault));
     all
 }

@@ -22,7 +22,8 @@ impl World {
     pub(super) fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
-        let done = !guard.alive || guard.judge.killed() || !daemon.alive;
+        let apart = guard.connection.is_some();
+        let done = apart || !guard.alive || guard.judge.killed() || !daemon.alive;
         let due = guard.wanted.kill_at();
         let due = (guard.start_given_up).map_or(due, |at| at.min(due));
         (!done).then(|| due + GUARD_LATE_MAX)

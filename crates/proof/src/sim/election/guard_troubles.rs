@@ -39,6 +39,7 @@ impl World {
     }
 
     pub(super) fn lose_guards(&mut self, machine: usize) {
+        self.lose_containers(machine);
         for g in self.own.guarding.clone() {
             if self.own.guards[g].machine == machine {
                 self.own.guards[g].alive = false;
@@ -50,6 +51,7 @@ impl World {
     /// Marks the guards of a daemon that has exited. Its exit closed the daemon's end of the
     /// sockets.
     pub(super) fn orphan_guards(&mut self, process: usize) {
+        self.disconnect(process);
         let now = self.now;
         for g in &self.own.guarding {
             let guard = &mut self.own.guards[*g];
@@ -92,6 +94,10 @@ impl World {
         self.coverage.hit(Hit::Fault(fault));
         let until = self.now + length;
         self.note(|| format!("   g{g} until {} ms", until / MS));
+        let container = self.own.guards[g].container();
+        if let Some(container) = container.filter(|_| fault != Fault::RecordsLate) {
+            self.trouble_container(container, fault, until);
+        }
         if fault == Fault::GuardKilled {
             return self.kill_guard(g);
         }
@@ -117,7 +123,9 @@ impl World {
             let until = passes + length % (4_000 * MS);
             return self.own.guards[g].hold_records_until(until);
         }
-        self.own.guards[g].frozen_until = self.own.guards[g].frozen_until.max(until);
+        if container.is_none() {
+            self.own.guards[g].frozen_until = self.own.guards[g].frozen_until.max(until);
+        }
         if fault == Fault::BothFrozen && self.processes[self.own.guards[g].daemon].alive {
             self.freeze(self.own.guards[g].daemon, until);
         }
@@ -137,6 +145,7 @@ impl World {
             if let Child::Runs(life) = &mut guard.child
                 && !life.survived
                 && !life.leader_ended
+                && !guard.exited
                 && !guard.judge.stop_requested()
             {
                 life.leader = u64::MAX;
@@ -144,9 +153,11 @@ impl World {
             // The daemon may have been frozen for longer than the guard, so it learns of the
             // guard's exit only now.
             let guard = &self.own.guards[g];
-            if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
+            let apart = guard.connection.is_some();
+            if !apart && !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
                 self.report_killed(g);
             }
         }
+        self.heal_containers();
     }
 }

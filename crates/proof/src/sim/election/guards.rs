@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::child::{Child, LINGER};
 use super::cluster::World;
+use super::containers::Connection;
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
 use super::invariants::one_child_a_token;
@@ -68,11 +69,27 @@ pub(super) struct Guard {
     /// received SIGKILL.
     pub(super) ends: (bool, bool),
     pub(super) orphaned_at: Option<u64>,
+    /// The daemon's end of the connection, if the guard runs in another container.
+    pub(super) connection: Option<Connection>,
+    /// The connection has closed.
+    pub(super) cut: bool,
+    /// The messages in flight were lost with the connection.
+    pub(super) unheard: bool,
+    pub(super) reported: bool,
+    /// The child's leader exited without a signal.
+    pub(super) ended_by_itself: bool,
+    /// The guard's container has ended.
+    pub(super) exited: bool,
+    pub(super) exit_noticed: bool,
 }
 
 impl Guard {
     pub(super) fn child_runs(&self) -> bool {
         matches!(self.child, Child::Runs(_))
+    }
+
+    pub(super) fn container(&self) -> Option<usize> {
+        self.connection.map(|connection| connection.peer)
     }
 
     pub(super) fn leader_ended(&self) -> bool {
@@ -125,15 +142,27 @@ impl World {
     }
 
     fn start_guard(&mut self, process: usize, token: Token, terms: Terms) {
-        let ordered_at = self.clock(process);
-        let p = &self.processes[process];
-        let claim = p.facts.of_token(token).expect("it leads").claim;
-        let (machine, directory) = (p.machine, p.directory);
+        if self.is_contained(process) {
+            return self.order_container(process, token, terms);
+        }
+        let facts = self.processes[process].facts.of_token(token);
+        let claim = facts.expect("it leads").claim;
         let slow = self.own.guard_dice.one_in(6) && self.troubles(Fault::GuardFrozen);
         let begins = match slow {
             true => self.own.guard_dice.between(1_000, 30_000) * MS,
             false => self.own.guard_dice.between(1, 20) * MS,
         };
+        self.add_guard(process, (claim, token, terms), None, self.now + begins);
+    }
+
+    pub(super) fn add_guard(
+        &mut self,
+        process: usize,
+        (claim, token, terms): (Claim, Token, Terms),
+        connection: Option<Connection>,
+        begins_at: u64,
+    ) -> usize {
+        let p = &self.processes[process];
         let leftovers = Leftovers {
             linger: match planted!(LingerCutShort) {
                 true => Duration::ZERO,
@@ -141,10 +170,11 @@ impl World {
             },
             grace: terms.kill_at.since(terms.valid_until),
         };
-        self.own.guards.push(Guard {
+        let g = self.own.guards.len();
+        let guard = Guard {
             daemon: process,
-            machine,
-            directory,
+            machine: p.machine,
+            directory: p.directory,
             token,
             claim,
             judge: DeadlinePolicy::new(PolicyOptions {
@@ -152,7 +182,7 @@ impl World {
                 ..PolicyOptions::new(patient(terms), SIGTERM)
             }),
             alive: true,
-            frozen_until: self.now + begins,
+            frozen_until: begins_at,
             child: Child::Unborn,
             pipe: VecDeque::new(),
             held_until: 0,
@@ -163,29 +193,54 @@ impl World {
             told_leader_ended: false,
             told_stuck: false,
             told_at: 0,
-            ordered_at,
+            ordered_at: self.clock(process),
             start_given_up: None,
             lingers_until: None,
             passed: None,
             renewed_for: None,
             ends: (false, false),
             orphaned_at: None,
-        });
-        self.own.guarding.push(self.own.guards.len() - 1);
+            connection,
+            cut: false,
+            unheard: false,
+            reported: false,
+            ended_by_itself: false,
+            exited: false,
+            exit_noticed: false,
+        };
+        if let Some(c) = guard.container() {
+            self.ordered(c, g);
+        }
+        self.own.guards.push(guard);
+        self.own.guarding.push(g);
+        g
     }
 
     pub(super) fn send_newest_record(&mut self, g: usize) {
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
+        if guard.cut {
+            return;
+        }
         let last = guard.pipe.back().map_or(0, |(at, _)| *at);
         let at = (self.now + latency).max(last).max(guard.held_until);
         guard.pipe.push_back((at, guard.wanted));
         guard.told_at = at;
     }
 
+    /// Returns the time when the guard and its child continue after a suspension of the machine or a
+    /// freeze of the container.
+    pub(super) fn child_still_until(&self, g: usize) -> u64 {
+        let guard = &self.own.guards[g];
+        match guard.container().filter(|_| !guard.exited) {
+            Some(container) => self.still_until(container),
+            None => self.machines[guard.machine].asleep_until,
+        }
+    }
+
     pub(super) fn guard_thaws_at(&self, g: usize) -> u64 {
         let guard = &self.own.guards[g];
-        let asleep = self.machines[guard.machine].asleep_until;
+        let asleep = self.child_still_until(g);
         let woken = match asleep > 0 {
             true => asleep + WAKE_MAX / 2,
             false => 0,
@@ -207,7 +262,7 @@ impl World {
                 let all = [woken, record, due].into_iter().flatten();
                 all.min().map(|at| at.max(thaws))
             });
-            let awake_at = self.machines[machine].asleep_until;
+            let awake_at = self.child_still_until(*g);
             let of_child = match guard.child {
                 Child::Runs(life) if life.leader_ended => Some(life.rest.max(awake_at)),
                 Child::Runs(life) => Some(life.leader.max(awake_at)),
@@ -245,6 +300,7 @@ impl World {
     fn attend(&mut self, g: usize) -> bool {
         self.end_due_child(g);
         self.end_recording(g);
+        self.notice_exit(g);
         if !self.own.guards[g].alive || self.guard_thaws_at(g) > self.now {
             return false;
         }
@@ -252,8 +308,8 @@ impl World {
             return false;
         }
         let now = self.machine_clock(self.own.guards[g].machine, true);
-        let closed = !self.processes[self.own.guards[g].daemon].alive;
         let guard = &mut self.own.guards[g];
+        let closed = guard.cut || !self.processes[guard.daemon].alive;
         let mut records = 0;
         while let Some((at, record)) = guard.pipe.front().copied()
             && (at <= self.now || closed)
@@ -298,6 +354,10 @@ impl World {
         self.give_up_recording(g, now);
         if matches!(self.own.guards[g].child, Child::Gone) {
             self.own.guards[g].judge.handle(now, PolicyInput::Gone);
+            if let Some(container) = self.own.guards[g].container() {
+                self.end_order(g, container);
+                return action.is_some();
+            }
             self.record_end_of_child(g);
             self.own.guards[g].alive = false;
             self.report(g, true);
@@ -359,7 +419,10 @@ impl World {
     pub(super) fn report(&mut self, g: usize, gone: bool) {
         let latency = self.own.guard_dice.between(1, LATENCY_MAX);
         let at = self.now.max(self.guard_thaws_at(g)) + latency;
-        self.at(at, move |world| world.reported(g, gone));
+        self.at(at, move |world| match world.own.guards[g].connection {
+            Some(_) => world.reported_by_container(g, gone),
+            None => world.reported(g, gone),
+        });
     }
 
     /// Handles a report as the supervisor and the guard's client do.
@@ -395,7 +458,9 @@ impl World {
     }
 
     pub(super) fn is_guarded(&self, directory: usize) -> bool {
-        let guarded = self.any_guard(|guard| guard.directory == directory && guard.alive);
+        // A shim that writes its record has a handle on the lock too.
+        let locks = |guard: &Guard| guard.alive || guard.shim().is_some();
+        let guarded = self.any_guard(|guard| guard.directory == directory && locks(guard));
         guarded && !planted!(GuardWithoutLock)
     }
 

@@ -91,7 +91,7 @@ impl World {
             p.frozen_until = p.frozen_until.min(self.now);
             p.stall_next = None;
             self.pump(process);
-            self.input(process, Class::Machine, Input::Health { healthy: true });
+            self.checked(process, true);
         }
         for machine in 0..self.machines.len() {
             if self.live_on(machine).is_empty() {

@@ -3,7 +3,7 @@
 use super::cluster::{Forked, World};
 use super::coverage::{Hit, Path};
 use super::document::{Document, Stored, Writer};
-use super::faults::{Fault, is_of_guard};
+use super::faults::{Fault, is_of_container, is_of_guard};
 use super::files::Health;
 use super::process::{Class, Cut, TIMINGS_SHORT, timings};
 use crate::election::mutation::planted;
@@ -33,6 +33,9 @@ impl World {
         self.note(|| format!("-- {fault:?} (p{process}): {}", fault.words()));
         if is_of_guard(fault) {
             return self.inject_into_guard(fault, &mut rng);
+        }
+        if is_of_container(fault) {
+            return self.inject_into_container(fault, &mut rng);
         }
         self.coverage.hit(Hit::Fault(fault));
         let machine = self.processes[process].machine;
@@ -99,9 +102,8 @@ impl World {
             | Fault::TokenRaised => self.operate(fault, &mut rng),
             Fault::Signal => self.input(process, Class::Machine, Input::StepDown),
             Fault::Unhealthy => {
-                self.input(process, Class::Machine, Input::Health { healthy: false });
-                let until = self.now + rng.between(100, 40_000) * MS;
-                self.input_at(until, process, Input::Health { healthy: true });
+                self.checked(process, false);
+                self.checked_at(self.now + rng.between(100, 40_000) * MS, process);
             }
             Fault::Reconfigure => {
                 let tunables = Tunables {

@@ -19,6 +19,7 @@ pub(super) mod followers_write_with_cause;
 pub(super) mod guards_act_in_time;
 pub(super) mod healing;
 pub(super) mod held_claims_are_renewed;
+pub(super) mod leaders_have_guards;
 pub(super) mod leaders_stop_when_they_must;
 pub(super) mod leadership_ends_with_cause;
 pub(super) mod notices_are_true;

@@ -92,7 +92,10 @@ impl Calls for Leases {
             Operation::Acquire(new)
             | Operation::TakeOver {
                 acquisition: new, ..
-            } => world.disturb_acquisition(process, new, quick, chance),
+            } => {
+                world.disturb_connection(process);
+                world.disturb_acquisition(process, new, quick, chance)
+            }
             _ => 0,
         }
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::cluster::Machine;
+use super::containers::Connection;
 use super::coverage::Call;
 use super::files::{FileThread, RecoveredState};
 use super::hearing::Hearing;
@@ -91,6 +92,12 @@ pub(super) struct Process {
     pub(super) dies_after: Option<u64>,
     pub(super) streams: bool,
     pub(super) supervises: bool,
+    /// This end of the connection with the guard in another container.
+    pub(super) connection: Option<Connection>,
+    /// The guard in another container that was ordered last, until it has connected again or has
+    /// exited.
+    pub(super) ordered: Option<usize>,
+    pub(super) checks_pass: bool,
     pub(super) exiting: bool,
     pub(super) signalled: bool,
     /// The linearizable read in flight. `confirmed` is true if this turn's input answers it.
@@ -181,6 +188,9 @@ impl Process {
             dies_after: None,
             streams: machine.streams || machine.hints,
             supervises: machine.supervises,
+            connection: None,
+            ordered: None,
+            checks_pass: true,
             exiting: false,
             signalled: false,
             confirming: None,

@@ -69,12 +69,13 @@ impl World {
         let Guard {
             machine, directory, ..
         } = self.own.guards[g];
+        let still = self.child_still_until(g) > self.now;
         let Some(shim) = self.own.guards[g].shim() else {
             return;
         };
         let unrecorded = self.record_blocks(g);
         let waits = unrecorded && (shim.killed || !planted!(RunsBeforeRecord));
-        if waits || self.machines[machine].asleep_until > self.now {
+        if waits || still {
             return;
         }
         if !unrecorded {

@@ -10,6 +10,7 @@ use super::process::{Class, Process};
 use crate::election::mutation::planted;
 use crate::election::{Input, Token, Watch};
 use crate::proof::sim::rng::Rng;
+use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
 
 /// Must equal the value in `crates/status/src/directory/predecessor.rs`.
@@ -32,8 +33,23 @@ impl World {
                 // A step-down waits only until the workload has exited.
                 machine.confirms_within = None;
                 machine.tunables.handoff_delay = Duration::ZERO;
+                self.contain();
             }
             self.coverage.hit(Hit::Fault(Fault::Supervised));
+        }
+    }
+
+    /// Gives the guards of most supervised machines containers of their own.
+    fn contain(&mut self) {
+        if self.faults.has(Fault::Contained) && !self.own.container_dice.one_in(4) {
+            let last = self.machines.len() - 1;
+            self.machines[last].contained = true;
+            self.coverage.hit(Hit::Fault(Fault::Contained));
+            for directory in 0..self.own.directories.len() {
+                if self.own.directories[directory].machine == last {
+                    self.furnish(directory);
+                }
+            }
         }
     }
 
@@ -52,8 +68,15 @@ impl World {
     fn gets_ready(&mut self, process: usize, mut rng: Rng) {
         let within = [200, 3_000, 60_000][rng.index(3)];
         let at = self.now + rng.between(1, within) * MS;
-        self.input(process, Class::Machine, Input::Health { healthy: false });
-        self.input_at(at, process, Input::Health { healthy: true });
+        self.checked(process, false);
+        self.checked_at(at, process);
+    }
+
+    /// Lets the checks of a workload pass from this time.
+    pub(super) fn checked_at(&mut self, time: u64, process: usize) {
+        self.at_or(AtPeace::Drop, time, move |world| {
+            world.checked(process, true)
+        });
     }
 
     pub(super) fn start_at(&mut self, time: u64, machine: usize, directory: usize) {
@@ -67,6 +90,10 @@ impl World {
     /// Starts a witness: a process that releases the claim of an exited process, and exits. It
     /// does nothing if a daemon has the lock of the directory.
     pub(super) fn witness_at(&mut self, time: u64, machine: usize, directory: usize) {
+        // With a guard in another container, there is no witness.
+        if self.machines[machine].contained {
+            return;
+        }
         self.at(time, move |world| match world.start(machine, directory) {
             Ok(process) => {
                 world.input(process, Class::Machine, Input::Shutdown);
@@ -99,7 +126,7 @@ impl World {
             // The guard of an exited daemon holds the claim lock until the guard's child has
             // exited. A new daemon waits for this guard.
             Some((Path::GuardAwaited, 50 * MS))
-        } else if child_runs && self.may_yet_end(directory) {
+        } else if child_runs && !self.machines[machine].contained && self.may_yet_end(directory) {
             Some((Path::ChildAwaited, 5 * MS))
         } else {
             None
@@ -112,7 +139,11 @@ impl World {
         let random = Rng::new(chance, self.processes.len() as u64);
         let mut memory = self.own.directories[directory].memory(boot);
         if child_runs && memory.claim.take().is_some() {
-            self.coverage.hit(Hit::Path(Path::ProofRefused));
+            let apart = self.machines[machine].contained;
+            self.coverage.hit(Hit::Path(match apart {
+                true => Path::ForeignRecordRefused,
+                false => Path::ProofRefused,
+            }));
         }
         let record = memory;
         // The proof is valid only if the previous process's status files could be removed, as in
@@ -148,6 +179,11 @@ impl World {
             let knows = super::report::memory(&memory);
             format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
         });
+        if self.machines[machine].contained {
+            self.processes[process].facts.alone_since = Some(now);
+            self.checked(process, true);
+            self.invite(directory);
+        }
         if self.machines[machine].ready_late && self.troubles(Fault::Unhealthy) {
             self.gets_ready(process, Rng::new(chance, 23));
         }

@@ -86,6 +86,9 @@ impl World {
     /// Returns why this process releases the claim of an exited process.
     fn path_of_release(&self, releaser: &Process) -> Path {
         let machine = &self.machines[releaser.machine];
+        if machine.contained && releaser.connection.is_none() && !releaser.facts.shutdown {
+            return Path::ReleasedWithoutGuard;
+        }
         match releaser.facts.shutdown {
             true => Path::Buried,
             false if machine.releases_predecessor => Path::ReleasedBySuccessor,
@@ -101,7 +104,11 @@ impl World {
         let (holder, path) = match operation {
             Operation::TakeOver { acquisition, .. } => {
                 let sight = p.facts.sight(acquisition.expected);
-                (sight.and_then(|s| claim_of(&s.lease)), Path::ProvenDead)
+                let path = match self.is_contained(process) {
+                    true => Path::LedAgainWithGuard,
+                    false => Path::ProvenDead,
+                };
+                (sight.and_then(|s| claim_of(&s.lease)), path)
             }
             Operation::Release { claim, .. } => (Some(*claim), self.path_of_release(p)),
             _ => return,

@@ -48,6 +48,13 @@ pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
     violation("I10", evidence)
 }
 
+/// Checks that no daemon waits for an earlier workload, or for a guard in another container.
+pub(crate) fn check_waiting(waits: Option<usize>) -> Option<Violation> {
+    let process = waits?;
+    let evidence = format!("p{process} cannot lead, and waits for its workload or guard");
+    violation("I10", evidence)
+}
+
 #[test]
 fn exactly_one_leader_is_healthy() {
     let [one, two] = [1, 2].map(|n| Token::new(n).expect("positive"));
@@ -62,6 +69,8 @@ fn exactly_one_leader_is_healthy() {
 #[test]
 fn a_leader_without_its_child_is_not_healthy() {
     assert_eq!(check_child(None), None);
+    assert_eq!(check_waiting(None), None);
+    assert!(check_waiting(Some(1)).is_some());
     assert!(check_child(Some(1)).is_some());
 }
 
