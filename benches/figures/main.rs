@@ -143,6 +143,10 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(supervision::killed(setup)),
     },
     Figure {
+        names: &["container_killed"],
+        measure: |setup| Box::pin(supervision::container_killed(setup)),
+    },
+    Figure {
         names: &["guard_memory"],
         measure: |setup| Box::pin(supervision::guard_memory(setup)),
     },

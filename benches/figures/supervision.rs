@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::signals::{Signal, Signals};
+use leasehold::signals::{self, Signals};
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, Scratch};
+use leasehold_testbed::{Daemon, GuardContainer, Scratch, pid};
+use rustix::process::Signal;
 
 use crate::launch::{Setup, directories, nanos, seconds, watching};
 use crate::observer::Observer;
@@ -103,6 +104,72 @@ pub(crate) async fn killed(setup: Setup) -> Vec<Row> {
         ),
         row("acquisition is sent → CMD runs", &rounds.sent, &[]),
         rounds.overlaps("workload_killed"),
+    ]
+}
+
+/// Kills the container of the leader's command, which is not the daemon's container.
+pub(crate) async fn container_killed(setup: Setup) -> Vec<Row> {
+    let set = setup.set().await;
+    let scratch = Scratch::new();
+    let paths = directories(scratch.path(), 3);
+    let journal = scratch.path().join("journal");
+    let mut observer = Observer::start(&paths);
+    let socket = |path: &PathBuf| path.join("guard.sock");
+    let start = |(index, path): (usize, &PathBuf)| {
+        setup
+            .daemon("attached", &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .guard_socket(&socket(path))
+            .start()
+    };
+    let contain = |path: &PathBuf| {
+        let log = path.with_extension("log");
+        let program = Path::new(env!("CARGO_BIN_EXE_leasehold"));
+        GuardContainer::start(program, &socket(path), &work(&journal), &log).expect("a container")
+    };
+    let daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
+    let mut containers: Vec<_> = paths.iter().map(contain).collect();
+    let leads = |seen: &crate::observer::Seen| seen.leads_until_ns().is_some();
+    let mut leader = observer.find("one leads", COMMAND_MAX, leads).await.index;
+    join_all(daemons.iter().map(watching)).await;
+    begun(&journal, 1).await;
+    let mut handed = Vec::new();
+    for round in 1..=setup.count(100, 20) {
+        tokio::time::sleep(SETTLE).await;
+        observer.forget();
+        let old = leader;
+        let process_1 = containers[old].process_1().await;
+        let killed_at = boottime_ns();
+        pid::signal(process_1, Signal::KILL);
+        let seen = observer
+            .find("another leads", COMMAND_MAX, |seen| {
+                seen.index != old && leads(seen)
+            })
+            .await;
+        begun(&journal, round + 1).await;
+        handed.push(seconds(killed_at, lives(&journal)[round].began_ns));
+        leader = seen.index;
+        containers[old].wait_exit(EXIT_MAX).await;
+        containers[old] = contain(&paths[old]);
+    }
+    // A killed command records no end, but releases its file lock.
+    let lives = lives(&journal);
+    let alongside = lives.iter().filter(|life| !life.alone).count();
+    let rounds = Rounds {
+        handed,
+        beside: f64::from(u32::try_from(alongside).expect("few hand-offs")),
+        ..Rounds::default()
+    };
+    let target = [Bound::AtMost(Statistic::P99, 0.1)];
+    vec![
+        Row::new(
+            "container_killed",
+            "SIGKILL of the workload's container → the next CMD runs, 3 pods",
+            Unit::Time,
+            &rounds.handed,
+            &target,
+        ),
+        rounds.overlaps("container_killed"),
     ]
 }
 
@@ -266,7 +333,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
         let mut signals = Signals::register().expect("register signal handlers");
         let line = format!("began {began_ns} {alone}\n");
         journal.write_all(line.as_bytes()).expect("as before");
-        while !matches!(signals.next().await, Signal::Stop(_)) {}
+        while !matches!(signals.next().await, signals::Signal::Stop(_)) {}
         let line = format!("ended {}\n", boottime_ns());
         journal.write_all(line.as_bytes()).expect("as before");
     });
