@@ -26,7 +26,7 @@ const PERIODS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(
 const POLL: Duration = Duration::from_millis(2);
 
 /// Returns the number of rounds in the environment variable `KILLS`, or a few.
-fn rounds() -> usize {
+pub(crate) fn rounds() -> usize {
     let rounds = std::env::var("KILLS");
     rounds.map_or(4, |rounds| rounds.parse().unwrap())
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture should fail the test")]
 
+mod container_kills;
 #[path = "../daemon/contest.rs"]
 #[allow(dead_code, reason = "each suite uses only a part")]
 mod contest;

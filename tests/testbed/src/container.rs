@@ -76,6 +76,12 @@ impl GuardContainer {
         status.unwrap_or_else(|| panic!("the container still runs; its log:\n{}", self.logs()))
     }
 
+    /// Returns the exit code of process 1, as in [`wait_exit`](Self::wait_exit); `None` while the
+    /// container runs.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.process.exit_status().map(exit_code)
+    }
+
     /// Returns what the guard and its command wrote to standard error.
     pub fn logs(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
