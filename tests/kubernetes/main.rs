@@ -17,6 +17,7 @@ mod label_follows_leadership;
 mod label_is_repaired;
 mod label_turns_before_release;
 mod moved;
+mod never_evidence;
 mod no_connection_is_kept;
 mod other_pods;
 mod policy_is_missing;
