@@ -29,7 +29,7 @@ Examples:
   leasehold guard --socket /run/leasehold/guard.sock -- /orders --serve
                              in the workload's container
 
-Signals: TERM, INT and QUIT are passed to CMD, which has workload.stop_grace to stop; HUP, USR1, USR2 and WINCH are \
+Signals: TERM stops CMD with workload.stop_signal, INT and QUIT with the same signal, within workload.stop_grace; HUP, USR1, USR2 and WINCH are \
 passed to CMD.
 
 Exit codes: 0 stopped by a signal, 1 a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 not \

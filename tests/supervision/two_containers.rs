@@ -275,3 +275,25 @@ fn a_guard_that_is_not_process_1_is_refused() {
     assert_contains(&text, "not process 1 of its container");
     assert_contains(&text, "without a wrapper");
 }
+
+#[tokio::test]
+async fn a_container_that_is_asked_to_stop_uses_the_configured_signal() {
+    let (contest, journal) = (Contest::new("two-signal").await, Journal::new());
+    let (started, stopped) = (journal.path("started"), journal.path("stopped"));
+    let script = format!(
+        "trap 'touch {}; exit 0' INT; touch {}; while :; do sleep 0.05; done",
+        stopped.display(),
+        started.display()
+    );
+    let flags = ["--workload-stop-signal=INT"];
+    let pod = Pod::without_workload(&contest, &journal, "a", &flags);
+    let socket = pod.directory.join("guard.sock");
+    let command = ["sh", "-c", &script].map(str::to_owned);
+    let log = journal.path("log");
+    let workload = GuardContainer::start(Path::new(PROGRAM), &socket, &command, &log);
+    let workload = workload.expect("a container");
+    eventually("the command runs", async || started.exists()).await;
+    workload.stop().await;
+    assert_eq!(workload.wait_exit(LONG).await, 0);
+    assert!(stopped.exists(), "{}", workload.logs());
+}

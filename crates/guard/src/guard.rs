@@ -30,6 +30,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getppid, kill_process, kill_process_group,
     setsid, wait, waitid,
 };
+use signal_hook::consts::SIGTERM;
 
 use self::ready::outlive_signals;
 use super::children::reap;
@@ -95,6 +96,7 @@ pub(super) struct Guard {
     leader: Option<GroupLeader>,
     /// The newest desired state of the daemon.
     desired: DesiredState,
+    stop_signal: i32,
     stop_grace: Duration,
     /// The stop that was requested by a signal to the container of an attached guard.
     own_stop: Option<Stop>,
@@ -199,6 +201,7 @@ impl Guard {
             shim: None,
             leader: None,
             desired: DesiredState::run(start.policy.terms),
+            stop_signal: start.policy.stop_signal,
             stop_grace: start.stop_grace,
             own_stop: None,
             relays: 0,
@@ -272,6 +275,11 @@ impl Guard {
         let (stop, others) = signals.take();
         if let (Some(signal), None) = (stop, self.own_stop) {
             let kill_at = leasehold_clock::boot_now() + self.stop_grace;
+            // Container runtimes send SIGTERM unless the image asks for another signal.
+            let signal = match signal {
+                SIGTERM => self.stop_signal,
+                other => other,
+            };
             self.own_stop = Some(Stop { signal, kill_at });
             self.order(self.desired);
         }
