@@ -41,14 +41,14 @@ async fn report(pods: &Api<Pod>, status: &Value) {
 }
 
 #[test]
-fn i1_a_deleted_pod_is_no_evidence() {
+fn i1_a_deleted_pod_is_never_evidence() {
     assert_never_evidence(async |cluster, _, _| {
         cluster.kubernetes.delete_pod(&cluster.namespace, "a").await;
     });
 }
 
 #[test]
-fn i1_a_failed_pod_with_terminated_containers_is_no_evidence() {
+fn i1_a_failed_pod_with_terminated_containers_is_never_evidence() {
     assert_never_evidence(async |cluster, _, _| {
         let terminated = json!({ "exitCode": 137, "reason": "OOMKilled" });
         let container = json!({
@@ -61,7 +61,7 @@ fn i1_a_failed_pod_with_terminated_containers_is_no_evidence() {
 }
 
 #[test]
-fn i1_a_node_that_is_not_ready_is_no_evidence() {
+fn i1_a_node_that_is_not_ready_is_never_evidence() {
     assert_never_evidence(async |cluster, _, node| {
         let not_ready = json!([{ "type": "Ready", "status": "Unknown" }]);
         let nodes: Api<Node> = Api::all(cluster.kubernetes.client());
@@ -74,6 +74,6 @@ fn i1_a_node_that_is_not_ready_is_no_evidence() {
 
 /// The server then no longer lists the leader's connections in `currentOp` either.
 #[test]
-fn i1_closed_connections_are_no_evidence() {
+fn i1_closed_connections_are_never_evidence() {
     assert_never_evidence(async |_, proxy, _| proxy.cut());
 }
