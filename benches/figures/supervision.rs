@@ -127,7 +127,7 @@ pub(crate) async fn container_killed(setup: Setup) -> Vec<Row> {
         let program = Path::new(env!("CARGO_BIN_EXE_leasehold"));
         GuardContainer::start(program, &socket(path), &work(&journal), &log).expect("a container")
     };
-    let daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
+    let mut daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
     let mut containers: Vec<_> = paths.iter().map(contain).collect();
     let leads = |seen: &crate::observer::Seen| seen.leads_until_ns().is_some();
     let mut leader = observer.find("one leads", COMMAND_MAX, leads).await.index;
@@ -151,6 +151,9 @@ pub(crate) async fn container_killed(setup: Setup) -> Vec<Row> {
         leader = seen.index;
         containers[old].wait_exit(EXIT_MAX).await;
         containers[old] = contain(&paths[old]);
+        // Otherwise the daemon would wait longer with each exit of its command.
+        daemons[old].restart_same_directory();
+        watching(&daemons[old]).await;
     }
     // A killed command records no end, but releases its file lock.
     let lives = lives(&journal);

@@ -1,19 +1,22 @@
 //! `leasehold guard`: runs the workload in a container of its own, as the daemon in another
 //! container of the pod orders.
 
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use tracing::level_filters::LevelFilter;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::CommandError;
 use crate::{exit, log};
 use leasehold_guard::CommandEnd;
 use leasehold_guard::attached::{
-    AttachError, AttachedCommand, AttachedEnd, AttachedEvent, run as attend,
+    AttachError, AttachedCommand, AttachedEnd, AttachedEvent, AttachedGuard,
 };
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::cause::not_executable;
@@ -50,6 +53,7 @@ pub struct GuardArgs {
 
 /// Runs the command whenever the daemon orders it, until the command or the container ends.
 pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
+    let guard = AttachedGuard::new().map_err(failed)?;
     log::start(
         LevelFilter::INFO,
         log::LineFormat::of(log::is_json_by_default()),
@@ -57,29 +61,39 @@ pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
     let program = args.command.first().cloned().unwrap_or_default();
     prerequisites()?;
     check_executable(&program)?;
-    let socket = args.socket.display().to_string();
-    let command = AttachedCommand {
-        socket: args.socket,
-        words: args.command,
-    };
+    let absolute = std::path::absolute(&args.socket);
+    let socket = absolute.map_err(CommandError::failed(exit::NEGATIVE, "find the socket"))?;
+    let (name, said) = (socket.display().to_string(), Cell::new(false));
     let report = |event: AttachedEvent<'_>| match event {
-        AttachedEvent::Waits(why) => warn!(socket, "waiting for leasehold: {why}"),
+        AttachedEvent::Waits(why) => {
+            said.set(false);
+            warn!(
+                socket = name,
+                "waiting for leasehold: {}",
+                cause(&socket, why)
+            );
+        }
+        AttachedEvent::Connected if said.replace(true) => {}
+        AttachedEvent::Connected => info!("connected to leasehold; waiting until it leads"),
+        AttachedEvent::Refused => {
+            warn!(
+                socket = name,
+                "leasehold closes the connection; its log has the reason"
+            );
+        }
         AttachedEvent::Starts => info!("leasehold leads; starting the workload"),
         AttachedEvent::Gone => info!("workload stopped; waiting until leasehold leads again"),
     };
-    let end = attend(&command, report).map_err(|error| match error {
-        AttachError::NotProcess1 => CommandError::new(exit::CONFIGURATION, error.to_string())
-            .to_fix(
-                "start leasehold guard directly, without a wrapper such as tini or sh, and without \
-                 shareProcessNamespace or hostPID; or run the command with leasehold run -- CMD",
-            ),
-        AttachError::Io(error) => CommandError::failed(exit::NEGATIVE, "guard the workload")(error),
-    })?;
+    let command = AttachedCommand {
+        socket: socket.clone(),
+        words: args.command,
+    };
     let AttachedEnd::Exited {
         end,
         leftovers_stopped,
-    } = end
+    } = guard.run(&command, report).map_err(failed)?
     else {
+        info!("stopped, because the container was asked to stop");
         return Ok(ExitCode::from(exit::DONE));
     };
     if let Some(error) = end.not_executed() {
@@ -88,10 +102,39 @@ pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
         let code = end.exit_code().unwrap_or(exit::CANNOT_EXECUTE);
         return Err(CommandError::new(code, what).because(why));
     }
-    let code = match end {
-        CommandEnd::Exited(exit::DONE) if leftovers_stopped => exit::INCOMPLETE,
-        _ => end.exit_code().unwrap_or(exit::NEGATIVE),
-    };
+    let code = end.exit_code().unwrap_or(exit::NEGATIVE);
+    if leftovers_stopped && end == CommandEnd::Exited(exit::DONE) {
+        error!("the workload exited with 0, but processes that it left were stopped");
+        return Ok(ExitCode::from(exit::INCOMPLETE));
+    }
     warn!(code, "workload exited by itself");
     Ok(ExitCode::from(code))
+}
+
+fn failed(error: AttachError) -> CommandError {
+    match error {
+        AttachError::NotProcess1 => CommandError::new(exit::CONFIGURATION, error.to_string())
+            .to_fix(
+                "start leasehold guard directly, without a wrapper such as tini or sh, and without \
+                 shareProcessNamespace or hostPID; or run the command with leasehold run -- CMD",
+            ),
+        AttachError::Io(error) => CommandError::failed(exit::NEGATIVE, "guard the workload")(error),
+    }
+}
+
+/// Returns why no daemon answers on the socket, with the remedy.
+fn cause(socket: &Path, error: &io::Error) -> String {
+    let found = std::fs::metadata(socket).map(|found| found.file_type().is_socket());
+    let remedy = match (found, error.kind()) {
+        (Ok(false), _) => "the file is not a socket; to fix: name the file of workload.socket",
+        (Ok(true), io::ErrorKind::ConnectionRefused) => "no leasehold listens on the socket yet",
+        (_, io::ErrorKind::PermissionDenied) => {
+            "permission denied; to fix: let this user enter the directory of the socket"
+        }
+        (_, io::ErrorKind::NotFound) => {
+            "no such file; to fix: mount the volume of workload.socket here, and start leasehold"
+        }
+        _ => return error.to_string(),
+    };
+    remedy.to_owned()
 }

@@ -182,8 +182,9 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let orders = || Orders::channel(stopping(&config.workload));
     let (orders, desired) = supervises.then(orders).unzip();
     let lock = directory.lock_handle();
+    let witness = workload::witness(&supervised, &config, &sources);
     let workload = Workload::start(
-        (supervised, workload::witness(&config, &sources)),
+        (supervised, witness),
         &config,
         &path,
         lock.map_err(system("share the lock of the status directory"))?,

@@ -105,7 +105,7 @@ async fn i6_a_killed_container_is_a_graceful_release_of_the_living_daemon() {
     assert_successor(&contest, &journal, "workload_exit").await;
     leader
         .daemon
-        .wait_logged("the container of the workload has ended", LONG)
+        .wait_logged("lost the guard of the workload", LONG)
         .await;
     // Without a guard, this replica does not contend, even if no other replica does.
     drop(standby);

@@ -28,10 +28,17 @@ use super::shim::Shim;
 use super::survivors::namespace;
 use super::terminal::Terminal;
 use super::wire::{GuardHello, GuardStart, post_with, socket, split, wait_with};
+use super::witness::Witness;
 use leasehold_core::election::BootTime;
 
 /// Interval between attempts to connect while the daemon is absent.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Connections without an order, after which the guard counts as refused.
+const REFUSED_MIN: u32 = 3;
+
+/// Pause of a refused guard between connections.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time without a daemon after which the guard reports that it waits.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
@@ -67,6 +74,10 @@ pub enum AttachedEnd {
 pub enum AttachedEvent<'a> {
     /// No daemon has accepted a connection so far, for this reason.
     Waits(&'a io::Error),
+    /// The guard is connected, and waits until the daemon leads.
+    Connected,
+    /// The daemon repeatedly closed the connection without an order.
+    Refused,
     /// The daemon has started the command.
     Starts,
     /// The command was stopped by the daemon or at its deadline, and is gone.
@@ -84,20 +95,43 @@ pub enum AttachError {
     Io(#[from] io::Error),
 }
 
-/// Runs the command whenever the daemon orders it, until the command exits by itself or the
-/// container is asked to stop.
-pub fn run(
-    command: &AttachedCommand,
-    report: impl Fn(AttachedEvent<'_>),
-) -> Result<AttachedEnd, AttachError> {
-    if number(getpid()) != 1 {
-        return Err(AttachError::NotProcess1);
+/// The guard of a container, before it knows its command.
+pub struct AttachedGuard(ContainerSignals);
+
+impl AttachedGuard {
+    /// Prepares this process. Call this early: process 1 ignores signals that it does not handle.
+    pub fn new() -> Result<Self, AttachError> {
+        if number(getpid()) != 1 {
+            return Err(AttachError::NotProcess1);
+        }
+        let signals = ContainerSignals::register(Ignored::of_this_process())?;
+        // Otherwise a process of the same user could trace the guard, and so stop it.
+        Witness::hide()?;
+        Ok(Self(signals))
     }
-    let signals = ContainerSignals::register(Ignored::of_this_process())?;
+
+    /// Runs the command whenever the daemon orders it, until the command exits by itself or the
+    /// container is asked to stop.
+    pub fn run(
+        self,
+        command: &AttachedCommand,
+        report: impl Fn(AttachedEvent<'_>),
+    ) -> Result<AttachedEnd, AttachError> {
+        run(self.0, command, &report)
+    }
+}
+
+fn run(
+    signals: ContainerSignals,
+    command: &AttachedCommand,
+    report: &dyn Fn(AttachedEvent<'_>),
+) -> Result<AttachedEnd, AttachError> {
     let mut attached = Attached {
         command,
-        report: &report,
+        report,
         ended: None,
+        shim: None,
+        refused: 0,
     };
     let mut ready = Ready::new(Some(signals))?;
     loop {
@@ -113,6 +147,10 @@ struct Attached<'a> {
     report: &'a dyn Fn(AttachedEvent<'_>),
     /// The newest command, which is gone.
     ended: Option<BootTime>,
+    /// The shim that waits for the next command. If its start failed, it is created when needed.
+    shim: Option<Shim>,
+    /// Connections in a row that the daemon closed without an order.
+    refused: u32,
 }
 
 enum Served {
@@ -130,33 +168,29 @@ enum Woken {
 impl Attached<'_> {
     /// Serves one connection.
     fn serve(&mut self, mut ready: Box<Ready>) -> io::Result<Served> {
-        // If this fails, the shim is created when needed.
-        let shim = Shim::new().ok();
-        let Some(daemon) = self.connect(&mut ready, shim.as_ref())? else {
-            shim.into_iter().for_each(Shim::dismiss);
-            return Ok(Served::Ended(AttachedEnd::Stopped));
+        let shim = self.shim.take();
+        self.shim = shim.or_else(|| Shim::new().ok());
+        let Some(daemon) = self.connect(&mut ready)? else {
+            return Ok(self.stopped());
         };
-        let woken = wait(&mut ready, shim.as_ref(), Some(&daemon), None)?;
-        let start = match woken {
+        (self.report)(AttachedEvent::Connected);
+        let start = match wait(&mut ready, self.shim.as_ref(), Some(&daemon), None)? {
             Woken::Readable => wait_with::<GuardStart>(daemon.as_fd())?,
-            Woken::Stopped | Woken::TimedOut => None,
+            Woken::Stopped => return Ok(self.stopped()),
+            Woken::TimedOut => None,
         };
         let Some((start, descriptors)) = start else {
             drop(daemon);
-            let woken = match woken {
-                Woken::Stopped => woken,
-                // The daemon has exited, or refuses this guard.
-                _ => wait(&mut ready, shim.as_ref(), None, Some(CONNECT_INTERVAL))?,
-            };
-            shim.into_iter().for_each(Shim::dismiss);
-            return Ok(match woken {
-                Woken::Stopped => Served::Ended(AttachedEnd::Stopped),
-                Woken::Readable | Woken::TimedOut => Served::Again(ready),
-            });
+            return self.pause(ready);
         };
-        let (exec_spec, claim, _) = split(&start, descriptors)?;
+        self.refused = 0;
+        let (exec_spec, claim, unexpected) = split(&start, descriptors)?;
+        if unexpected.is_some() {
+            // The daemon's configuration must not reach this container (I12).
+            return Err(Errno::PROTO.into());
+        }
         let launch = Launch {
-            shim,
+            shim: self.shim.take(),
             stdin: io::stdin().as_fd().try_clone_to_owned()?,
             exec_spec: self.exec_spec(exec_spec)?,
         };
@@ -174,6 +208,27 @@ impl Attached<'_> {
         }
         self.ended = Some(start.session);
         self.after(attended)
+    }
+
+    /// Waits before the next connection, because the daemon has exited, or refuses this guard.
+    fn pause(&mut self, mut ready: Box<Ready>) -> io::Result<Served> {
+        self.refused += 1;
+        let pause = match self.refused {
+            ..REFUSED_MIN => CONNECT_INTERVAL,
+            _ => REFUSED_PAUSE,
+        };
+        if self.refused == REFUSED_MIN {
+            (self.report)(AttachedEvent::Refused);
+        }
+        match wait(&mut ready, self.shim.as_ref(), None, Some(pause))? {
+            Woken::Stopped => Ok(self.stopped()),
+            Woken::Readable | Woken::TimedOut => Ok(Served::Again(ready)),
+        }
+    }
+
+    fn stopped(&mut self) -> Served {
+        self.shim.take().into_iter().for_each(Shim::dismiss);
+        Served::Ended(AttachedEnd::Stopped)
     }
 
     fn after(&self, attended: Attended) -> io::Result<Served> {
@@ -204,11 +259,12 @@ impl Attached<'_> {
     }
 
     /// Returns a connection; `None` if the container is asked to stop first.
-    fn connect(&self, ready: &mut Ready, shim: Option<&Shim>) -> io::Result<Option<OwnedFd>> {
+    fn connect(&self, ready: &mut Ready) -> io::Result<Option<OwnedFd>> {
         let address = SocketAddrUnix::new(&self.command.socket)?;
         let hello = GuardHello {
             protocol: GuardHello::PROTOCOL,
             network_namespace: namespace("net"),
+            time_namespace: namespace("time"),
             ended: self.ended,
         };
         let myself = pidfd_open(getpid(), PidfdFlags::empty())?;
@@ -227,7 +283,7 @@ impl Attached<'_> {
                 }
                 Err(_) => {}
             }
-            if let Woken::Stopped = wait(ready, shim, None, Some(CONNECT_INTERVAL))? {
+            if let Woken::Stopped = wait(ready, self.shim.as_ref(), None, Some(CONNECT_INTERVAL))? {
                 return Ok(None);
             }
         }
@@ -262,10 +318,7 @@ fn wait(
     daemon: Option<&OwnedFd>,
     limit: Option<Duration>,
 ) -> io::Result<Woken> {
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: limit.as_secs().cast_signed(),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
+    let until = limit.map(|limit| leasehold_clock::boot_now() + limit);
     loop {
         let stop = ready.signals.as_mut().and_then(|signals| signals.take().0);
         if stop.is_some() {
@@ -286,7 +339,12 @@ fn wait(
             signals.map_or_else(idle, |signals| PollFd::new(signals, PollFlags::IN)),
             daemon.map_or_else(idle, |daemon| PollFd::new(daemon, PollFlags::IN)),
         ];
-        match poll(&mut places, limit.as_ref()) {
+        let left = until.map(|until| until.since(leasehold_clock::boot_now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut places, left.as_ref()) {
             Ok(0) => return Ok(Woken::TimedOut),
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

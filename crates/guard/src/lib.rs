@@ -40,6 +40,7 @@ mod exec_spec;
 pub mod groups;
 mod guard;
 mod orphans;
+mod own_variables;
 pub mod prerequisites;
 mod process;
 mod progress;
@@ -52,7 +53,7 @@ mod terminal;
 mod wire;
 mod witness;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram as StdUnixDatagram;
@@ -70,6 +71,7 @@ use tokio::sync::watch;
 use self::claim_share::ClaimShare;
 use self::client::GuardClient;
 use self::exec_spec::ExecSpec;
+use self::own_variables::is_configuration;
 use self::process::GuardProcess;
 use self::socket::GuardSocket;
 use self::terminal::Terminal;
@@ -82,6 +84,7 @@ pub use leasehold_core::deadline_policy::{
     Action, DesiredState, Leftovers, PolicyInput, PolicyOptions, Stop, StopScope, Terms,
 };
 pub use orphans::Orphans;
+pub use own_variables::without_ours;
 pub use progress::{CommandEnd, CommandProgress, Termination};
 
 /// This path names this program even after the program's file was replaced or deleted.
@@ -273,24 +276,6 @@ impl Command {
     }
 }
 
-/// Removes the environment variables that are meant for the daemon only.
-pub fn without_ours(process: &mut Process) {
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
-        process.env_remove(name);
-    }
-}
-
-/// Returns true for variables of the configuration (I12) or of the service manager's notifications.
-fn is_ours(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    is_configuration(name) || bytes == b"NOTIFY_SOCKET" || bytes.starts_with(b"WATCHDOG_")
-}
-
-fn is_configuration(name: &OsStr) -> bool {
-    let key = name.as_encoded_bytes().strip_prefix(b"LEASEHOLD_");
-    key.is_some_and(|key| key.windows(2).any(|pair| pair == b"__"))
-}
-
 /// A command that runs while its authority lasts. Dropping it kills the command without waiting.
 #[derive(Debug)]
 pub struct GuardedCommand {
@@ -345,7 +330,9 @@ impl StandbyGuard {
         self.command.exec_spec.environment.extend(environment);
         self.command.exec_spec.pass_sockets();
         let exec_spec = self.command.exec_spec.to_file()?;
-        let witness = self.command.witness.as_ref().filter(|_| claim.is_some());
+        let here = !self.guard.is_attached();
+        let witness = self.command.witness.as_ref();
+        let witness = witness.filter(|_| here && claim.is_some());
         let witness = witness.map(ExecSpec::to_file).transpose()?;
         let timer = BootTimer::new()?;
         let foreground = (self.terminal.as_ref())

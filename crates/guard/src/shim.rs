@@ -28,7 +28,7 @@ use super::progress::CommandEnd;
 use super::survivors::ProcessId;
 use super::terminal::Terminal;
 use super::wire::{ShimStart, pair, post, wait_with};
-use super::{EXECUTABLE, SHIM};
+use super::{EXECUTABLE, SHIM, without_ours};
 
 pub(super) struct Shim {
     pub(super) socket: OwnedFd,
@@ -40,6 +40,8 @@ impl Shim {
         let (socket, theirs) = pair()?;
         let mut shim = Command::new(EXECUTABLE);
         shim.arg0("leasehold").arg(SHIM).stdin(theirs);
+        // An attached guard may have variables of leasehold, too.
+        without_ours(&mut shim);
         // CMD leads its own process group from its first instruction on.
         let pid = Pid::from_child(&shim.process_group(0).spawn()?);
         Ok(Self { socket, pid })

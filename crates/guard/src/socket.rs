@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{SocketAddrUnix, bind, listen};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use tokio::net::{UnixDatagram, UnixListener};
 use tokio::time::timeout;
 
@@ -23,7 +24,13 @@ use super::{Command, StandbyGuard};
 use leasehold_core::election::BootTime;
 
 /// Maximum time from a connection to the guard's first record, which the guard sends immediately.
-const HELLO_WITHIN: Duration = Duration::from_secs(1);
+const HELLO_WITHIN: Duration = Duration::from_millis(250);
+
+/// Pause after a refusal, because some errors, such as too many open files, recur at once.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum length of a path that the kernel accepts for a socket.
+const PATH_MAX: usize = 107;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 8;
@@ -36,6 +43,33 @@ const MODE: u32 = 0o666;
 pub struct GuardSocket {
     listener: UnixListener,
     path: PathBuf,
+}
+
+/// The reason why a socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The kernel's limit of the length of a path.
+    #[error("the path has more than {PATH_MAX} bytes; to fix: choose a shorter path")]
+    TooLong,
+    /// There is a file of another kind.
+    #[error("a file that is not a socket has this path; to fix: choose another path")]
+    NotASocket,
+    /// A daemon listens on the socket.
+    #[error("another leasehold listens on it; to fix: give each daemon a socket of its own")]
+    InUse,
+    /// The socket cannot be created.
+    #[error("{0}; to fix: create the directory, for example as the mount of a volume")]
+    Io(#[from] io::Error),
+}
+
+/// Removes the socket of a daemon that has exited.
+fn remove_abandoned(path: &Path) -> Result<(), BindError> {
+    let probe = super::wire::socket()?;
+    match connect(&probe, &SocketAddrUnix::new(path).map_err(io::Error::from)?) {
+        // The queue of a busy daemon may be full.
+        Ok(()) | Err(Errno::AGAIN) => Err(BindError::InUse),
+        Err(_) => Ok(std::fs::remove_file(path)?),
+    }
 }
 
 /// The reason why a connection was refused.
@@ -52,26 +86,39 @@ pub enum Refused {
     OtherRelease,
     /// The guard is in another network namespace.
     #[error(
-        "the guard is in another pod; to fix: use one volume for each pod, and one socket for each \
-         daemon"
+        "the guard is in another network namespace, and thus in another pod; to fix: use one \
+         volume for each pod, and one socket for each daemon; with Docker, let both containers \
+         share one network (network_mode: service:NAME)"
     )]
     OtherPod,
+    /// The guard is in another time namespace, so its clock may not be the daemon's.
+    #[error(
+        "the guard is in another time namespace; to fix: use one time namespace for both containers"
+    )]
+    OtherClock,
 }
 
 impl GuardSocket {
     /// Listens on `path`. Replaces the socket of a daemon that has exited; the caller must hold the
     /// lock of the status directory. Must be called inside a tokio runtime.
-    pub fn bind(path: &Path) -> io::Result<Self> {
+    pub fn bind(path: &Path) -> Result<Self, BindError> {
+        if path.as_os_str().len() > PATH_MAX {
+            return Err(BindError::TooLong);
+        }
         match std::fs::symlink_metadata(path) {
-            Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
-            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Ok(found) if found.file_type().is_socket() => remove_abandoned(path)?,
+            Ok(_) => return Err(BindError::NotASocket),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         let socket = super::wire::socket()?;
-        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        bind(
+            &socket,
+            &SocketAddrUnix::new(path).map_err(io::Error::from)?,
+        )
+        .map_err(io::Error::from)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
-        listen(&socket, BACKLOG)?;
+        listen(&socket, BACKLOG).map_err(io::Error::from)?;
         Ok(Self {
             // Accepting connections does not depend on the type of the socket.
             listener: UnixListener::from_std(StdUnixListener::from(socket))?,
@@ -98,7 +145,16 @@ impl GuardSocket {
         })
     }
 
+    /// Waits for a connection, and briefly after a refused one.
     pub(super) async fn connected(&self) -> Result<Connected, Refused> {
+        let connected = self.next().await;
+        if connected.is_err() {
+            tokio::time::sleep(REFUSED_PAUSE).await;
+        }
+        connected
+    }
+
+    async fn next(&self) -> Result<Connected, Refused> {
         let (connection, _) = self.listener.accept().await?;
         let connection = StdUnixDatagram::from(OwnedFd::from(connection.into_std()?));
         let connection = UnixDatagram::from_std(connection)?;
@@ -111,6 +167,9 @@ impl GuardSocket {
         };
         if hello.protocol != GuardHello::PROTOCOL {
             return Err(Refused::OtherRelease);
+        }
+        if hello.time_namespace != namespace("time") {
+            return Err(Refused::OtherClock);
         }
         if hello.network_namespace != namespace("net") {
             return Err(Refused::OtherPod);

@@ -176,6 +176,8 @@ pub(super) struct GuardHello {
     pub(super) protocol: u32,
     /// The inode of the network namespace, which the containers of a pod share.
     pub(super) network_namespace: u64,
+    /// The inode of the time namespace, whose CLOCK_BOOTTIME the deadlines refer to.
+    pub(super) time_namespace: u64,
     /// The newest command of this guard, which is gone.
     pub(super) ended: Option<BootTime>,
 }

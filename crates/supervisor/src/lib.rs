@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod guard_presence;
 mod health;
 mod hook;
 mod program;
@@ -29,6 +30,7 @@ pub use readiness::Readiness;
 pub use settings::{HealthCheck, HealthConfig, HooksConfig};
 
 use self::command::{CommandEvent, GuardChange, StandbyCommand, SupervisedEnd};
+use self::guard_presence::GuardPresence;
 use self::hook::Hook;
 use self::program::LeftoverProcess;
 
@@ -136,10 +138,7 @@ pub struct Supervisor<W> {
     command: Option<StandbyCommand>,
     /// Name of the program in log lines.
     name: OsString,
-    /// True if the guard is in another container.
-    attached: bool,
-    /// True if the newest log line about an attached guard said that the guard is connected.
-    said_connected: Option<bool>,
+    guard: GuardPresence,
     on_lead: Hook,
     on_step_down: Hook,
 }
@@ -173,7 +172,11 @@ impl<W: WorkloadObserver> Supervisor<W> {
             Some(arguments) => command.witness(arguments.iter().cloned()),
             None => command,
         });
-        let attached = socket.is_some();
+        let (lease, readiness) = (
+            options.program.lease.clone(),
+            Arc::clone(&options.readiness),
+        );
+        let guard = GuardPresence::new(lease, readiness, socket.is_some());
         let command = command.map(|command| StandbyCommand::new(command, options.stopping, socket));
         Self {
             options,
@@ -183,8 +186,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             observer,
             command,
             name,
-            attached,
-            said_connected: None,
+            guard,
             on_lead,
             on_step_down,
         }
@@ -216,7 +218,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             let token = match next {
                 Ok(token) => token,
                 Err(change) => {
-                    self.guard_changed(change).await;
+                    self.guard.changed(change).await;
                     continue;
                 }
             };
@@ -224,42 +226,17 @@ impl<W: WorkloadObserver> Supervisor<W> {
             if self.serve(token).await {
                 self.send(Input::WorkloadDone { token }).await;
             }
-            if self.attached {
+            if self.guard.is_attached() {
                 if self.desired(token).is_some_and(|desired| desired.runs()) {
                     self.send(Input::WorkloadEnded { token }).await;
                 }
                 // The guard connects again for the next command.
-                self.options.readiness.set_guarded(false).await;
+                self.guard.left().await;
             }
             self.send(Input::WorkloadGone { token }).await;
         }
         if let Some(command) = self.command.take() {
             command.dismiss().await;
-        }
-    }
-
-    /// Passes on that a guard has connected or was lost, and logs lasting changes.
-    async fn guard_changed(&mut self, change: GuardChange) {
-        let lease = &self.options.program.lease;
-        match change {
-            GuardChange::Ready => {
-                if self.attached && self.said_connected.replace(true) != Some(true) {
-                    info!(%lease, "the guard of the workload has connected; contending for the lease");
-                }
-                self.options.readiness.set_guarded(true).await;
-            }
-            GuardChange::Lost => self.options.readiness.set_guarded(false).await,
-            GuardChange::Absent(socket) => {
-                if self.said_connected.replace(false) != Some(false) {
-                    let socket = socket.display();
-                    warn!(%lease, %socket, "no guard of the workload is connected; not contending for the lease");
-                }
-            }
-            GuardChange::Refused(why) => {
-                if self.said_connected.replace(false) != Some(false) {
-                    warn!(%lease, "refused a guard: {why}");
-                }
-            }
         }
     }
 
@@ -324,11 +301,17 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let mut command = match started {
             Ok(command) => command,
             Err(error) => {
-                error!(
-                    lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
-                    errno = error.raw_os_error(), "failed to spawn the workload"
-                );
-                self.observer.not_started(token, &not_executed(&error));
+                let gone = [io::ErrorKind::NotConnected, io::ErrorKind::BrokenPipe];
+                let (lease, why) = (&self.options.program.lease, not_executed(&error));
+                if self.guard.is_attached() && gone.contains(&error.kind()) {
+                    warn!(%lease, token = token.get(), "the guard of the workload disconnected before the start");
+                } else {
+                    error!(
+                        %lease, token = token.get(), kind = %error.kind(),
+                        errno = error.raw_os_error(), "failed to spawn the workload"
+                    );
+                }
+                self.observer.not_started(token, &why);
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
             }
         };
@@ -363,11 +346,14 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 },
                 () = &mut started_by, if !started => {
                     started = true;
+                    let cause = match self.guard.is_attached() {
+                        true => "is its container frozen?",
+                        false => "does the disk of the status directory hang?",
+                    };
                     error!(
                         lease = %self.options.program.lease, token = token.get(),
                         waited_ms = millis(STARTED_WITHIN),
-                        "workload did not start in time (does the disk of the status directory \
-                         hang?); stepping down"
+                        "workload did not start in time ({cause}); stepping down"
                     );
                     command.kill();
                     let why = format!("it did not start within {}", shown(STARTED_WITHIN));
@@ -420,8 +406,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let lease = &self.options.program.lease;
         let ended = finished.ended;
         let (claim, token, code) = (token, token.get(), ended.end.exit_code());
-        if ended.guard_lost && self.attached {
-            return warn!(%lease, token, "the container of the workload has ended");
+        if ended.guard_lost && self.guard.is_attached() {
+            return warn!(%lease, token, "lost the guard of the workload; the workload is gone");
         }
         if ended.guard_lost {
             error!(%lease, token, "the workload lost its guard and was killed");
@@ -438,7 +424,14 @@ impl<W: WorkloadObserver> Supervisor<W> {
             CommandEnd::NotExecuted(errno) | CommandEnd::NotSpawned(errno) => {
                 let why = not_executable(&self.name, &io::Error::from_raw_os_error(errno));
                 let command = self.name.display().to_string();
-                error!(%lease, token, command, why, errno, "failed to execute the workload");
+                match self.guard.is_attached() {
+                    true => {
+                        error!(%lease, token, errno, "failed to execute the workload; the log of its container has the reason")
+                    }
+                    false => {
+                        error!(%lease, token, command, why, errno, "failed to execute the workload")
+                    }
+                }
                 self.observer.not_started(claim, &why);
             }
             CommandEnd::Signalled(signal) if ended.interrupted => {
@@ -452,7 +445,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) if finished.by_itself() => {
                 warn!(%lease, token, code, "workload exited by itself");
             }
-            _ if self.attached && self.is_authorized(claim) => {
+            _ if self.guard.is_attached() && self.is_authorized(claim) => {
                 info!(%lease, token, "workload stopped, because its container was asked to stop");
             }
             _ => warn!(%lease, token, "workload stopped by its guard"),

@@ -29,6 +29,7 @@ const OF_A_COMMAND: [&str; 5] = [
 
 /// The socket of a command in another container. With the socket, [`OF_A_COMMAND`] have an effect.
 const SOCKET: &str = "workload.socket";
+const ON_EXIT: &str = "workload.on_exit";
 
 /// Keys that have no effect if `leasehold run` has a command, because the daemon waits until the
 /// command has ended. They are treated like [`OF_A_COMMAND`].
@@ -65,6 +66,17 @@ impl RunArgs {
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
         let sources = &self.configuration.sources;
         let attached = given(&[SOCKET], sources).is_some();
+        if attached
+            && sources
+                .flags
+                .iter()
+                .any(|(key, value)| key.path() == SOCKET && value.is_empty())
+        {
+            return Some("--workload-socket is empty: leave it out, or name a file".to_owned());
+        }
+        if attached && given(&[ON_EXIT], sources).is_some() {
+            return Some("--workload-on-exit has no effect with --workload-socket, because the workload's container ends with the workload: leave it out".to_owned());
+        }
         let given_command = match (attached, self.command.is_empty()) {
             (true, false) => {
                 return Some("--workload-socket and a command after -- exclude each other: with the socket, the command runs in another container (leasehold guard --socket FILE -- CMD)".to_owned());

@@ -108,7 +108,13 @@ pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
 /// Returns the arguments of the witness that releases the lease if this daemon is killed: the flags of
 /// this daemon. `None` if the witness could not read the configuration again, or if services that a
 /// hook started would keep running.
-pub(super) fn witness(config: &Config, sources: &Sources) -> Option<Vec<OsString>> {
+pub(super) fn witness(
+    supervised: &Supervised,
+    config: &Config,
+    sources: &Sources,
+) -> Option<Vec<OsString>> {
+    // The container of an attached guard must not get the configuration.
+    let here = matches!(supervised, Supervised::Words(_));
     let hooks = !config.hooks.on_lead.is_empty() || !config.hooks.on_step_down.is_empty();
     // A descriptor of this process (/dev/stdin) is another file in the witness.
     let descriptors = ["/dev/stdin", "/dev/fd", "/proc"];
@@ -119,7 +125,7 @@ pub(super) fn witness(config: &Config, sources: &Sources) -> Option<Vec<OsString
         UriSource::Pipe(..) => true,
     };
     let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.is_file());
-    if hooks || is_pipe || !sources.files.iter().all(is_file) {
+    if !here || hooks || is_pipe || !sources.files.iter().all(is_file) {
         return None;
     }
     // The first two words are the program and `run`.

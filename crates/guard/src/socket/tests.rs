@@ -4,6 +4,7 @@ use rustix::net::connect;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::*;
+use crate::claim_share::{ClaimPlace, ClaimShare};
 use crate::progress::CommandProgress;
 use crate::wire::{GuardStart, Received, ToGuard, post_with, socket, take};
 use crate::{GuardedCommand, Terms};
@@ -46,6 +47,7 @@ fn hello(ended: Option<BootTime>) -> GuardHello {
     GuardHello {
         protocol: GuardHello::PROTOCOL,
         network_namespace: namespace("net"),
+        time_namespace: namespace("time"),
         ended,
     }
 }
@@ -71,14 +73,20 @@ async fn started(
     ended: Option<BootTime>,
 ) -> (GuardedCommand, OwnedFd, GuardStart) {
     let guard = container.connect(socket.path(), hello(ended));
-    let command = Command::of_attached_guard();
+    let command = Command::of_attached_guard().witness(["--mongodb-uri=secret".into()]);
     let standby = socket.accept(&command).await.expect("accepted");
     let unordered = take::<GuardStart>(guard.as_fd());
     assert!(matches!(unordered, Received::Nothing), "an old order");
-    let command = standby.start([], terms(), None).expect("started");
-    let (start, _) = wait_with::<GuardStart>(guard.as_fd())
+    let claim = tempfile::tempfile().expect("a file");
+    let claim = ClaimShare::new(claim.into(), ClaimPlace::Command);
+    let command = standby.start([], terms(), Some(claim)).expect("started");
+    let (start, descriptors) = wait_with::<GuardStart>(guard.as_fd())
         .expect("a record")
         .expect("an open connection");
+    assert!(
+        matches!(descriptors, [Some(_), Some(_), None]),
+        "no witness"
+    );
     (command, guard, start)
 }
 
@@ -159,6 +167,11 @@ async fn guards_of_other_pods_and_releases_are_refused() {
         ..hello(None)
     };
     assert!(matches!(accept(pod).await, Refused::OtherPod));
+    let clock = GuardHello {
+        time_namespace: 1,
+        ..hello(None)
+    };
+    assert!(matches!(accept(clock).await, Refused::OtherClock));
     let release = GuardHello {
         protocol: GuardHello::PROTOCOL + 1,
         ..hello(None)
@@ -187,9 +200,16 @@ async fn only_a_socket_is_replaced() {
     let path = directory.path().join("guard.sock");
     drop(GuardSocket::bind(&path).expect("bound"));
     drop(GuardSocket::bind(&path).expect("the old socket is replaced"));
+    let living = GuardSocket::bind(&path).expect("bound");
+    let error = GuardSocket::bind(&path).expect_err("the daemon lives");
+    assert!(matches!(error, BindError::InUse));
+    drop(living);
+    let long = directory.path().join("x".repeat(PATH_MAX));
+    let error = GuardSocket::bind(&long).expect_err("too long");
+    assert!(matches!(error, BindError::TooLong));
     let file = directory.path().join("file");
     std::fs::write(&file, "mine").expect("written");
     let error = GuardSocket::bind(&file).expect_err("a file");
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert!(matches!(error, BindError::NotASocket));
     assert_eq!(std::fs::read(&file).expect("unchanged"), b"mine");
 }

@@ -1,0 +1,78 @@
+//! The presence of a guard that could start the command: passes it on to the election, and logs the
+//! changes of an attached guard that last.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::Readiness;
+use super::command::GuardChange;
+use leasehold_core::election::ResourceName;
+
+#[derive(Debug)]
+pub(super) struct GuardPresence {
+    lease: ResourceName,
+    readiness: Arc<Readiness>,
+    /// True if the guard is in another container.
+    attached: bool,
+    /// The state of an attached guard according to the newest log line.
+    logged: Option<GuardState>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum GuardState {
+    Connected,
+    Absent,
+    Refused(String),
+}
+
+impl GuardPresence {
+    pub(super) fn new(lease: ResourceName, readiness: Arc<Readiness>, attached: bool) -> Self {
+        Self {
+            lease,
+            readiness,
+            attached,
+            logged: None,
+        }
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    pub(super) async fn changed(&mut self, change: GuardChange) {
+        let lease = self.lease.clone();
+        match change {
+            GuardChange::Ready => {
+                if self.attached && self.is_news(GuardState::Connected) {
+                    info!(%lease, "the guard of the workload has connected; contending for the lease");
+                }
+                self.readiness.set_guarded(true).await;
+            }
+            GuardChange::Lost => self.left().await,
+            GuardChange::Absent(socket) => {
+                if self.is_news(GuardState::Absent) {
+                    let socket = socket.display();
+                    warn!(%lease, %socket, "no guard of the workload is connected; not contending for the lease");
+                }
+            }
+            GuardChange::Refused(why) => {
+                let why = why.to_string();
+                if self.is_news(GuardState::Refused(why.clone())) {
+                    warn!(%lease, "refused a guard: {why}");
+                }
+            }
+        }
+    }
+
+    /// Passes on that no guard could start the command.
+    pub(super) async fn left(&self) {
+        self.readiness.set_guarded(false).await;
+    }
+
+    fn is_news(&mut self, state: GuardState) -> bool {
+        let news = self.logged.as_ref() != Some(&state);
+        self.logged = Some(state);
+        news
+    }
+}
