@@ -74,7 +74,7 @@ fn remove_abandoned(path: &Path) -> Result<(), BindError> {
 
 /// The reason why a connection was refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum RefusedGuard {
     /// The connection could not be accepted, or its first record not read.
     #[error("cannot read from the guard: {0}")]
     Unreadable(#[from] io::Error),
@@ -133,7 +133,7 @@ impl GuardSocket {
 
     /// Waits for a guard, which will run its own command with the environment and the options of
     /// `command`. If this call is cancelled, a connecting guard connects again.
-    pub async fn accept(self: &Arc<Self>, command: &Command) -> Result<StandbyGuard, Refused> {
+    pub async fn accept(self: &Arc<Self>, command: &Command) -> Result<StandbyGuard, RefusedGuard> {
         let Connected { socket, pidfd, .. } = self.connected().await?;
         Ok(StandbyGuard {
             command: command.clone(),
@@ -146,7 +146,7 @@ impl GuardSocket {
     }
 
     /// Waits for a connection, and briefly after a refused one.
-    pub(super) async fn connected(&self) -> Result<Connected, Refused> {
+    pub(super) async fn connected(&self) -> Result<Connected, RefusedGuard> {
         let connected = self.next().await;
         if connected.is_err() {
             tokio::time::sleep(REFUSED_PAUSE).await;
@@ -154,7 +154,7 @@ impl GuardSocket {
         connected
     }
 
-    async fn next(&self) -> Result<Connected, Refused> {
+    async fn next(&self) -> Result<Connected, RefusedGuard> {
         let (connection, _) = self.listener.accept().await?;
         let connection = StdUnixDatagram::from(OwnedFd::from(connection.into_std()?));
         let connection = UnixDatagram::from_std(connection)?;
@@ -166,13 +166,13 @@ impl GuardSocket {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         };
         if hello.protocol != GuardHello::PROTOCOL {
-            return Err(Refused::OtherRelease);
+            return Err(RefusedGuard::OtherRelease);
         }
         if hello.time_namespace != namespace("time") {
-            return Err(Refused::OtherClock);
+            return Err(RefusedGuard::OtherClock);
         }
         if hello.network_namespace != namespace("net") {
-            return Err(Refused::OtherPod);
+            return Err(RefusedGuard::OtherPod);
         }
         Ok(Connected {
             socket,

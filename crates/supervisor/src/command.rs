@@ -23,7 +23,7 @@ use tracing::warn;
 use leasehold_clock as clock;
 use leasehold_core::election::BootTime;
 use leasehold_guard::claim_share::ClaimShare;
-use leasehold_guard::socket::{GuardSocket, Refused};
+use leasehold_guard::socket::{GuardSocket, RefusedGuard};
 use leasehold_guard::{
     Command, CommandEnd, CommandProgress, DesiredState, GuardedCommand, StandbyGuard, Stop,
     StopScope, Termination, Terms,
@@ -60,7 +60,7 @@ pub enum GuardChange {
     /// No guard has connected to this socket for a while.
     Absent(PathBuf),
     /// A guard connected and was refused.
-    Refused(Refused),
+    Refused(RefusedGuard),
 }
 
 /// How a command is asked to stop.

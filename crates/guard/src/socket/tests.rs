@@ -166,17 +166,17 @@ async fn guards_of_other_pods_and_releases_are_refused() {
         network_namespace: 1,
         ..hello(None)
     };
-    assert!(matches!(accept(pod).await, Refused::OtherPod));
+    assert!(matches!(accept(pod).await, RefusedGuard::OtherPod));
     let clock = GuardHello {
         time_namespace: 1,
         ..hello(None)
     };
-    assert!(matches!(accept(clock).await, Refused::OtherClock));
+    assert!(matches!(accept(clock).await, RefusedGuard::OtherClock));
     let release = GuardHello {
         protocol: GuardHello::PROTOCOL + 1,
         ..hello(None)
     };
-    assert!(matches!(accept(release).await, Refused::OtherRelease));
+    assert!(matches!(accept(release).await, RefusedGuard::OtherRelease));
 }
 
 #[tokio::test]
