@@ -32,7 +32,7 @@ Examples:
   leasehold guard --socket /run/leasehold/guard.sock -- /orders --serve
                              in the workload's container
 
-Signals: TERM stops CMD with workload.stop_signal, INT and QUIT with the same signal, within workload.stop_grace; HUP, USR1, USR2 and WINCH are \
+Signals: TERM sends workload.stop_signal to CMD; INT and QUIT are sent unchanged. SIGKILL follows after workload.stop_grace. HUP, USR1, USR2 and WINCH are \
 passed to CMD.
 
 Exit codes: 0 stopped by a signal, 1 a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 not \
@@ -78,7 +78,7 @@ pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
         AttachedEvent::Refused => {
             warn!(
                 socket = name,
-                "leasehold closes the connection; its log has the reason"
+                "leasehold closed the connection three times without an order; check leasehold's log"
             );
         }
         AttachedEvent::Starts => info!("leasehold leads; starting the workload"),

@@ -1,5 +1,5 @@
-//! Goal: whichever of daemon and workload's container are killed, no command acts at the same time
-//! as another (I6), and the lease is led again. Method: as in `kills`, with two pods of two
+//! Goal: whichever of daemon, workload's container and command are killed, no command acts at the
+//! same time as another (I6), and the lease is led again. Method: as in `kills`, with two pods of two
 //! containers each. A killed container is restarted after all of its processes have ended, as by
 //! Kubernetes. `make kills` runs more rounds.
 
@@ -79,11 +79,14 @@ async fn i6_no_command_overlaps_another_whichever_containers_are_killed() {
     let (mut token, mut leader) = next(&mut pods, &journal, 0).await;
     let (mut kills, mut proven) = (0, 0);
     for round in 0..rounds().div_ceil(5) {
-        for (daemon, workload) in [(true, false), (false, true), (true, true)] {
+        for subset in 1..8_u8 {
             let process_1 = pods[leader].container.process_1().await;
-            let mut victims = Vec::new();
-            victims.extend(daemon.then(|| pods[leader].daemon.pid()));
-            victims.extend(workload.then_some(process_1));
+            // While CMD runs, CMD is the only child of process 1.
+            let command = pid::children(process_1).first().copied();
+            let all = [Some(pods[leader].daemon.pid()), Some(process_1), command];
+            let chosen = |(bit, _): &(usize, Option<u32>)| subset & (1 << bit) != 0;
+            let victims = all.into_iter().enumerate().filter(chosen);
+            let mut victims: Vec<_> = victims.filter_map(|(_, victim)| victim).collect();
             if random.below(2) == 0 {
                 victims.reverse();
             }
@@ -100,7 +103,8 @@ async fn i6_no_command_overlaps_another_whichever_containers_are_killed() {
             let overlaps = journal.of("overlap");
             assert!(
                 overlaps.is_empty(),
-                "{INVARIANT_VIOLATED}: round {round}, daemon {daemon}, container {workload}: {}",
+                "{INVARIANT_VIOLATED}: round {round}, subset {subset:b} of command, container and \
+                 daemon: {}",
                 journal.text()
             );
             journal.assert_one_after_the_other();

@@ -105,13 +105,13 @@ async fn i6_a_killed_container_is_a_graceful_release_of_the_living_daemon() {
     assert_successor(&contest, &journal, "workload_exit").await;
     leader
         .daemon
-        .wait_logged("lost the guard of the workload", LONG)
+        .wait_logged("workload guard disconnected or exited", LONG)
         .await;
     // Without a guard, this replica does not contend, even if no other replica does.
     drop(standby);
     leader
         .daemon
-        .wait_logged("no guard of the workload is connected", LONG)
+        .wait_logged("no workload guard connected", LONG)
         .await;
     assert!(!leader.daemon.leads());
 }
@@ -121,7 +121,7 @@ async fn a_daemon_contends_once_a_guard_is_connected() {
     let (contest, journal) = (Contest::new("two-alone").await, Journal::new());
     let mut pod = Pod::without_workload(&contest, &journal, "a", &[]);
     pod.daemon
-        .wait_logged("no guard of the workload is connected", LONG)
+        .wait_logged("no workload guard connected", LONG)
         .await;
     assert!(!pod.daemon.leads());
     pod.start_workload(&journal, &Behaviour::Obedient);
@@ -246,9 +246,10 @@ async fn i12_the_container_of_the_workload_has_no_credentials() {
     let all = journal.path("all");
     // Everything that a process of the container can read about its container's processes.
     let script = format!(
-        "for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/fd/* /proc/[0-9]*/maps; \
+        "for f in {directory}/* /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/fd/* /proc/[0-9]*/maps; \
          do [ -f \"$f\" ] && timeout 1 cat \"$f\"; done >> {all} 2>/dev/null; touch {all}.done; sleep 600",
-        all = all.display()
+        all = all.display(),
+        directory = journal.path("a").display(),
     );
     let mut pod = Pod::without_workload(&contest, &journal, "a", &[]);
     let socket = pod.directory.join("guard.sock");

@@ -344,7 +344,7 @@ pub static KEYS: &[Key] = keys! {
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release", lock: none;
         "on_daemon_restart", ValueType::OneOf(OnDaemonRestart::WORDS), Restart,
-            "Action of a restarted leader once its old workload is gone: lead or release", lock: none;
+            "After leasehold was killed as the leader and restarted: lead again or release", lock: none;
         "socket", ValueType::Path, Restart,
             "Unix socket on which leasehold waits for the guard of a workload in another container", lock: none;
         "ends_first", ValueType::Flag, Restart,

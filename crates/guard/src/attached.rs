@@ -34,7 +34,7 @@ use leasehold_core::election::BootTime;
 /// Interval between attempts to connect while the daemon is absent.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Connections without an order, after which the guard counts as refused.
+/// Connections that are closed soon and without an order, before the guard reports a refusal.
 const REFUSED_MIN: u32 = 3;
 
 /// Pause of a refused guard between connections.
@@ -145,7 +145,7 @@ fn run(
 struct Attached<'a> {
     command: &'a AttachedCommand,
     report: &'a dyn Fn(AttachedEvent<'_>),
-    /// The newest command, which is gone.
+    /// Session of the last command, which has ended.
     ended: Option<BootTime>,
     /// The shim that waits for the next command. If its start failed, it is created when needed.
     shim: Option<Shim>,
@@ -174,6 +174,7 @@ impl Attached<'_> {
             return Ok(self.stopped());
         };
         (self.report)(AttachedEvent::Connected);
+        let connected_at = leasehold_clock::boot_now();
         let start = match wait(&mut ready, self.shim.as_ref(), Some(&daemon), None)? {
             Woken::Readable => wait_with::<GuardStart>(daemon.as_fd())?,
             Woken::Stopped => return Ok(self.stopped()),
@@ -181,6 +182,9 @@ impl Attached<'_> {
         };
         let Some((start, descriptors)) = start else {
             drop(daemon);
+            if leasehold_clock::boot_now().since(connected_at) > REFUSED_PAUSE {
+                self.refused = 0;
+            }
             return self.pause(ready);
         };
         self.refused = 0;

@@ -5,15 +5,18 @@
 //! one command, so an order never reaches the guard of a later command.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram as StdUnixDatagram, UnixListener as StdUnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketAddrUnix, bind, connect, listen};
+use rustix::time::Timespec;
 use tokio::net::{UnixDatagram, UnixListener};
 use tokio::time::timeout;
 
@@ -117,7 +120,11 @@ impl GuardSocket {
             &SocketAddrUnix::new(path).map_err(io::Error::from)?,
         )
         .map_err(io::Error::from)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
+        // Not by name: the workload may be able to replace the file by a symbolic link.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
+        let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+        std::fs::set_permissions(by_descriptor, std::fs::Permissions::from_mode(MODE))?;
         listen(&socket, BACKLOG).map_err(io::Error::from)?;
         Ok(Self {
             // Accepting connections does not depend on the type of the socket.
@@ -145,7 +152,7 @@ impl GuardSocket {
         })
     }
 
-    /// Waits for a connection, and briefly after a refused one.
+    /// Accepts one guard. Pauses after a refusal.
     pub(super) async fn connected(&self) -> Result<Connected, RefusedGuard> {
         let connected = self.next().await;
         if connected.is_err() {
@@ -155,6 +162,16 @@ impl GuardSocket {
     }
 
     async fn next(&self) -> Result<Connected, RefusedGuard> {
+        loop {
+            let connected = self.accepted().await?;
+            // A guard may have ended while its connection waited.
+            if !connected.has_ended()? {
+                return Ok(connected);
+            }
+        }
+    }
+
+    async fn accepted(&self) -> Result<Connected, RefusedGuard> {
         let (connection, _) = self.listener.accept().await?;
         let connection = StdUnixDatagram::from(OwnedFd::from(connection.into_std()?));
         let connection = UnixDatagram::from_std(connection)?;
@@ -186,8 +203,23 @@ impl GuardSocket {
 pub(super) struct Connected {
     socket: OwnedFd,
     pidfd: OwnedFd,
-    /// The newest command of this guard, which is gone.
+    /// Session of this guard's last command, which has ended.
     pub(super) ended: Option<BootTime>,
+}
+
+impl Connected {
+    /// Returns true if the guard has exited or closed its connection. A waiting guard sends nothing.
+    fn has_ended(&self) -> io::Result<bool> {
+        let mut ends = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&self.pidfd, PollFlags::IN),
+        ];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        Ok(retry_on_intr(|| poll(&mut ends, Some(&now)))? > 0)
+    }
 }
 
 #[cfg(test)]

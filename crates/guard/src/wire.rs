@@ -178,7 +178,7 @@ pub(super) struct GuardHello {
     pub(super) network_namespace: u64,
     /// The inode of the time namespace, whose CLOCK_BOOTTIME the deadlines refer to.
     pub(super) time_namespace: u64,
-    /// The newest command of this guard, which is gone.
+    /// Session of this guard's last command, which has ended.
     pub(super) ended: Option<BootTime>,
 }
 

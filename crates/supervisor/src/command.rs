@@ -127,6 +127,11 @@ impl StandbyCommand {
         }
     }
 
+    /// Returns true if a guard waits to start the command.
+    pub fn has_guard(&self) -> bool {
+        self.guard.is_some()
+    }
+
     /// Starts the guard. A failed attempt is repeated by the next call, or when the command starts.
     pub fn prepare(&mut self) {
         if self.guard.is_none() {

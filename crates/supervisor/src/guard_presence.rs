@@ -45,7 +45,7 @@ impl GuardPresence {
         match change {
             GuardChange::Ready => {
                 if self.attached && self.is_news(GuardState::Connected) {
-                    info!(%lease, "the guard of the workload has connected; contending for the lease");
+                    info!(%lease, "workload guard connected; contending for the lease");
                 }
                 self.readiness.set_guarded(true).await;
             }
@@ -53,7 +53,7 @@ impl GuardPresence {
             GuardChange::Absent(socket) => {
                 if self.is_news(GuardState::Absent) {
                     let socket = socket.display();
-                    warn!(%lease, %socket, "no guard of the workload is connected; not contending for the lease");
+                    warn!(%lease, %socket, "no workload guard connected; not contending for the lease");
                 }
             }
             GuardChange::Refused(why) => {
@@ -65,7 +65,7 @@ impl GuardPresence {
         }
     }
 
-    /// Passes on that no guard could start the command.
+    /// Tells the election that no guard is available.
     pub(super) async fn left(&self) {
         self.readiness.set_guarded(false).await;
     }

@@ -64,7 +64,7 @@ pub struct SupervisorOptions {
     pub stopping: StopMethod,
     /// Hooks that are notified of leadership.
     pub hooks: HooksConfig,
-    /// Receives whether a guard could start the command.
+    /// Tells the election whether a guard is available.
     pub readiness: Arc<Readiness>,
     /// The lock of the claim. The workload counts as running while a guard has a share.
     pub claims: ClaimShares,
@@ -226,7 +226,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             if self.serve(token).await {
                 self.send(Input::WorkloadDone { token }).await;
             }
-            if self.guard.is_attached() {
+            if self.guard.is_attached() && !self.has_guard() {
                 if self.desired(token).is_some_and(|desired| desired.runs()) {
                     self.send(Input::WorkloadEnded { token }).await;
                 }
@@ -238,6 +238,12 @@ impl<W: WorkloadObserver> Supervisor<W> {
         if let Some(command) = self.command.take() {
             command.dismiss().await;
         }
+    }
+
+    /// Returns true if a guard waits for the command. A command that was not started leaves its
+    /// guard waiting.
+    fn has_guard(&self) -> bool {
+        self.command.as_ref().is_some_and(StandbyCommand::has_guard)
     }
 
     /// Returns true if the on_step_down hook confirmed that an external workload has stopped.
@@ -304,7 +310,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let gone = [io::ErrorKind::NotConnected, io::ErrorKind::BrokenPipe];
                 let (lease, why) = (&self.options.program.lease, not_executed(&error));
                 if self.guard.is_attached() && gone.contains(&error.kind()) {
-                    warn!(%lease, token = token.get(), "the guard of the workload disconnected before the start");
+                    warn!(%lease, token = token.get(), "workload guard disconnected before the start");
                 } else {
                     error!(
                         %lease, token = token.get(), kind = %error.kind(),
@@ -407,7 +413,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         let ended = finished.ended;
         let (claim, token, code) = (token, token.get(), ended.end.exit_code());
         if ended.guard_lost && self.guard.is_attached() {
-            return warn!(%lease, token, "lost the guard of the workload; the workload is gone");
+            return warn!(%lease, token, "workload guard disconnected or exited; its command has ended");
         }
         if ended.guard_lost {
             error!(%lease, token, "the workload lost its guard and was killed");

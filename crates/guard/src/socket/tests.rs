@@ -195,6 +195,22 @@ async fn a_waiting_guard_that_goes_away_is_lost() {
 }
 
 #[tokio::test]
+async fn a_guard_that_ended_in_the_queue_is_skipped() {
+    let (_directory, socket) = listening();
+    let mut killed = Container::new();
+    let open = killed.connect(socket.path(), hello(None));
+    let container = Container::new();
+    drop(container.connect(socket.path(), hello(None)));
+    killed.kill();
+    let _living = container.connect(socket.path(), hello(None));
+    let standby = socket.accept(&Command::of_attached_guard()).await;
+    let standby = standby.expect("accepted");
+    let lost = tokio::time::timeout(Duration::from_millis(50), standby.lost());
+    assert!(lost.await.is_err(), "the living guard was accepted");
+    drop(open);
+}
+
+#[tokio::test]
 async fn only_a_socket_is_replaced() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("guard.sock");
