@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_testbed::{Daemon, DaemonTimings, GuardContainer, assert_contains};
+use leasehold_testbed::{Cgroup, Daemon, DaemonTimings, GuardContainer, assert_contains, skip};
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
@@ -66,15 +66,19 @@ impl Pod {
 
 /// Starts a container whose command exits with 99 if another command runs.
 fn container(directory: &Path, journal: &Journal, behaviour: &Behaviour) -> GuardContainer {
-    let lock = journal.path("lock").display().to_string();
-    let exclusive = ["flock", "--nonblock", "--conflict-exit-code=99", &lock].map(str::to_owned);
-    let command: Vec<_> = exclusive
-        .into_iter()
-        .chain(journal.command(behaviour))
-        .collect();
+    let command = exclusive(journal, behaviour);
     let socket = directory.join("guard.sock");
     let log = directory.with_extension("workload.log");
     GuardContainer::start(Path::new(PROGRAM), &socket, &command, &log).expect("a container")
+}
+
+fn exclusive(journal: &Journal, behaviour: &Behaviour) -> Vec<String> {
+    let lock = journal.path("lock").display().to_string();
+    let exclusive = ["flock", "--nonblock", "--conflict-exit-code=99", &lock].map(str::to_owned);
+    exclusive
+        .into_iter()
+        .chain(journal.command(behaviour))
+        .collect()
 }
 
 async fn leader_and_standby(
@@ -114,6 +118,27 @@ async fn i6_a_killed_container_is_a_graceful_release_of_the_living_daemon() {
         .wait_logged("no workload guard connected", LONG)
         .await;
     assert!(!leader.daemon.leads());
+}
+
+#[tokio::test]
+async fn i6_a_killed_cgroup_is_a_graceful_release_too() {
+    let cgroup = Cgroup::new("container", 100, Duration::from_millis(100));
+    let cgroup = match cgroup {
+        Ok(cgroup) => cgroup,
+        Err(why) => return skip(&format!("needs a control group: {why}")),
+    };
+    let (contest, journal) = (Contest::new("two-cgroup").await, Journal::new());
+    let leader = Pod::without_workload(&contest, &journal, "a", &[]);
+    let (socket, log) = (leader.directory.join("guard.sock"), journal.path("log"));
+    let command = exclusive(&journal, &Behaviour::Obedient);
+    let container = GuardContainer::start_in(&cgroup, Path::new(PROGRAM), &socket, &command, &log);
+    let _container = container.expect("a container");
+    journal.wait("start", 1).await;
+    let standby = Pod::of(&contest, &journal, "b", &Behaviour::Obedient);
+    standby.daemon.wait_follows("a", LONG).await;
+    // The command may end before or after the guard.
+    cgroup.kill();
+    assert_successor(&contest, &journal, "workload_exit").await;
 }
 
 #[tokio::test]

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Signal;
+
+use crate::pid;
+
 /// Mount points of the CPU controller in both versions of cgroup.
 const ROOTS: [(&str, Version); 2] = [
     ("/sys/fs/cgroup/cpu", Version::One),
@@ -56,6 +60,25 @@ impl Cgroup {
     pub fn add(&self, pid: u32) {
         // The process may have exited.
         let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());
+    }
+
+    /// Returns the directory of the group.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Kills all processes of the group, as a container runtime does.
+    pub fn kill(&self) {
+        loop {
+            let members = fs::read_to_string(self.path.join("cgroup.procs"));
+            let members = members.unwrap_or_default();
+            if members.is_empty() {
+                return;
+            }
+            let numbers = members.lines().filter_map(|line| line.parse().ok());
+            numbers.for_each(|process| pid::signal_if_there(process, Signal::KILL));
+            std::thread::yield_now();
+        }
     }
 
     /// Returns the number of periods in which the processes have used up their CPU time.

@@ -6,10 +6,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::process::exit_code;
-use crate::{Failure, Launch, Process, pid, wait};
+use crate::{Cgroup, Failure, Launch, Process, pid, wait};
 
 /// Time that the namespaces take on a busy machine.
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
+
+const UNSHARE: &str = "/usr/bin/unshare";
+/// Enters the group $0, and executes the program.
+const ENTER: &str = r#"echo 0 > "$0/cgroup.procs" && exec "$@""#;
 
 /// A container with `leasehold guard`. Dropping it kills all of its processes.
 #[derive(Debug)]
@@ -29,8 +33,34 @@ impl GuardContainer {
         command: &[String],
         log: &Path,
     ) -> Result<Self, Failure> {
+        Self::begin(Launch::new(UNSHARE), program, socket, command, log)
+    }
+
+    /// Like [`start`](Self::start), but in a control group of its own.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub fn start_in(
+        cgroup: &Cgroup,
+        program: &Path,
+        socket: &Path,
+        command: &[String],
+        log: &Path,
+    ) -> Result<Self, Failure> {
+        let launch = Launch::new("/bin/sh").arguments(["-c", ENTER]);
+        let launch = launch.argument(cgroup.path()).argument(UNSHARE);
+        Self::begin(launch, program, socket, command, log)
+    }
+
+    fn begin(
+        launch: Launch,
+        program: &Path,
+        socket: &Path,
+        command: &[String],
+        log: &Path,
+    ) -> Result<Self, Failure> {
         let namespaces = ["--pid", "--fork", "--kill-child", "--mount-proc", "--"];
-        let process = Launch::new("/usr/bin/unshare")
+        let process = launch
             .arguments(namespaces)
             .argument(program)
             .arguments(["guard", "--socket"])
