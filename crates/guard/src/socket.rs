@@ -199,6 +199,23 @@ impl GuardSocket {
     }
 }
 
+/// Connects as a waiting guard of the container whose process 1 is this child, for tests.
+#[cfg(any(test, feature = "stand-in"))]
+pub fn stand_in_guard(path: &Path, process_1: &std::process::Child) -> io::Result<OwnedFd> {
+    let guard = super::wire::socket()?;
+    connect(&guard, &SocketAddrUnix::new(path)?)?;
+    let process_1 = rustix::process::Pid::from_child(process_1);
+    let pidfd = rustix::process::pidfd_open(process_1, rustix::process::PidfdFlags::empty())?;
+    let hello = GuardHello {
+        protocol: GuardHello::PROTOCOL,
+        network_namespace: namespace("net"),
+        time_namespace: namespace("time"),
+        ended: None,
+    };
+    super::wire::post_with(guard.as_fd(), &hello, &[pidfd.as_fd()])?;
+    Ok(guard)
+}
+
 /// A guard that has identified itself.
 pub(super) struct Connected {
     socket: OwnedFd,

@@ -476,3 +476,6 @@ fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<Desir
     let newest = newest.filter(|(of, _)| *of == token);
     newest.map(|(_, desired)| desired)
 }
+
+#[cfg(test)]
+mod tests;
