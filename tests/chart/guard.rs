@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
-use leasehold_testbed::assert_contains;
+use leasehold_testbed::{assert_contains, run};
 use serde_json::{Value, json};
 
+use crate::cluster::Installed;
 use crate::helm::{Objects, render};
 use crate::supervisor::named;
 
@@ -62,39 +63,44 @@ fn the_guard_and_the_sidecar_meet_at_a_socket_in_the_status_directory() {
     assert_eq!(socket, Some("/run/orders/guard.sock"));
 }
 
-/// Searches the workload's container for everything that the sidecar reads.
+/// Searches a workload's container for everything that a sidecar reads: all of its text, and the
+/// volumes that it mounts.
+pub(crate) fn assert_reads_no_secret(pod: &Value, workload: &Value) {
+    assert_eq!(workload.get("envFrom"), None);
+    for variable in workload["env"].as_array().unwrap() {
+        let source = &variable["valueFrom"];
+        assert!(source.get("secretKeyRef").is_none(), "{variable}");
+        let name = variable["name"].as_str().unwrap();
+        assert!(!name.contains("__"), "{name}: a key of the configuration");
+    }
+    let text = workload.to_string();
+    for secret in [
+        "mongodb",
+        "token",
+        "kube-api-access",
+        "/etc/leasehold",
+        "SSL_CERT_DIR",
+    ] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    // The content of each mounted volume is known.
+    for mount in workload["volumeMounts"].as_array().unwrap() {
+        let name = mount["name"].as_str().unwrap();
+        let volume = named(&pod["volumes"], name);
+        let kinds: Vec<_> = volume.as_object().unwrap().keys().collect();
+        assert_eq!(kinds, ["emptyDir", "name"], "{volume}");
+        let own = name.starts_with("leasehold-");
+        assert_eq!(mount["readOnly"] == true, own, "{mount}");
+    }
+}
+
 #[test]
 fn the_workload_reads_no_secret_of_leasehold() {
     for objects in [Objects::of("supervisor", &[]), minimal(&[])] {
         let (pod, workload) = (objects.pod(), objects.workload());
         assert_eq!(pod["automountServiceAccountToken"], false);
-        assert_eq!(workload.get("envFrom"), None);
-        for variable in workload["env"].as_array().unwrap() {
-            let source = &variable["valueFrom"];
-            assert!(source.get("secretKeyRef").is_none(), "{variable}");
-            let name = variable["name"].as_str().unwrap();
-            assert!(!name.contains("__"), "{name}: a key of the configuration");
-        }
-        let text = workload.to_string();
-        for secret in [
-            "mongodb",
-            "token",
-            "/etc/leasehold",
-            "serviceaccount",
-            "SSL_CERT_DIR",
-        ] {
-            assert!(!text.contains(secret), "{secret}: {text}");
-        }
-        // Of each volume that the container mounts, the pod knows the content.
-        let mounts = workload["volumeMounts"].as_array().unwrap();
-        for mount in mounts {
-            let name = mount["name"].as_str().unwrap();
-            let volume = named(&pod["volumes"], name);
-            let kinds: Vec<_> = volume.as_object().unwrap().keys().collect();
-            assert_eq!(kinds, ["emptyDir", "name"], "{volume}");
-            let own = name.starts_with("leasehold-");
-            assert_eq!(mount["readOnly"] == true, own, "{mount}");
-        }
+        assert!(!workload.to_string().contains("serviceaccount"));
+        assert_reads_no_secret(pod, workload);
         // The sidecar has all of them.
         let sidecar = objects.daemon()["volumeMounts"].as_array().unwrap();
         let names: Vec<_> = sidecar.iter().map(|mount| &mount["name"]).collect();
@@ -102,6 +108,19 @@ fn the_workload_reads_no_secret_of_leasehold() {
             assert!(names.contains(&&json!(name)), "{name}: {names:?}");
         }
     }
+}
+
+/// The API server mounts a token of the pod's account into each container, unless the pod or the
+/// account refuses it.
+#[test]
+fn the_api_server_adds_no_token_to_the_workload() {
+    run(async {
+        let installed = Installed::new("minimal", &SUPERVISED).await;
+        let pod = serde_json::to_value(installed.pod("orders-0").await).unwrap();
+        let workload = &pod["spec"]["containers"][0];
+        assert!(!workload.to_string().contains("serviceaccount"));
+        assert_reads_no_secret(&pod["spec"], workload);
+    });
 }
 
 /// An operator asks for a token, so its container gets the token at the usual path.

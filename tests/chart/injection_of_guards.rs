@@ -1,18 +1,21 @@
 //! Goal: a pod that names one of its containers gets a sidecar that runs this container's command
-//! through a guard, as in the chart's supervisor mode. A pod is refused with the reason if its
-//! container cannot have a guard. Method: installs the policy on a real API server, and creates various pods.
+//! through a guard, as in the chart's supervisor mode, and the container reads no token of the pod's
+//! account. A pod is refused with the reason if its container cannot have a guard. Method: installs the policy on a real API server, and creates various pods.
 
 use k8s_openapi::api::core::v1::Pod;
-use leasehold_testbed::run;
 use leasehold_testbed::wait::found;
+use leasehold_testbed::{assert_contains, run};
 use serde_json::{Value, json};
 
 use crate::cluster::{Installed, foreign_pod};
+use crate::documented::block;
+use crate::guard::assert_reads_no_secret;
 use crate::helm::Objects;
 use crate::injection::{asking, container, create, fields_of, wait_for_injection};
 use crate::supervisor::named;
 
 const SUPERVISE: &str = "leasehold.dev/supervise";
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 fn supervising(container: &str, spec: &Value) -> Pod {
     let mut pod = asking("trial", spec);
@@ -40,6 +43,14 @@ fn mounts(container: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Returns the volume that a container has at the path of the automatic token.
+fn volume_of_token<'a>(pod: &'a Value, container: &Value) -> &'a Value {
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["mountPath"] == TOKEN);
+    let name = mount.map(|mount| mount["name"].as_str().unwrap());
+    named(&pod["spec"]["volumes"], name.unwrap_or_default())
+}
+
 #[test]
 fn the_named_container_gets_the_guard_and_the_pod_the_sidecar_of_supervisor_mode() {
     run(async {
@@ -64,7 +75,8 @@ fn the_named_container_gets_the_guard_and_the_pod_the_sidecar_of_supervisor_mode
         let own = ["/orders", "--for $(POD_NAME)", "--serve", "--"];
         let expected = [&["guard", &flag, "--"], &own[..]].concat();
         assert_eq!(words(app), expected);
-        assert_eq!(mounts(app), ["leasehold-program", "leasehold-status"]);
+        let own = ["leasehold-empty", "leasehold-program", "leasehold-status"];
+        assert_eq!(mounts(app), own);
         for mount in app["volumeMounts"].as_array().unwrap() {
             assert_eq!(mount["readOnly"], true, "{mount}");
         }
@@ -110,6 +122,64 @@ fn the_named_container_gets_the_guard_and_the_pod_the_sidecar_of_supervisor_mode
         assert!(flags.contains(&"--lease-handoff-delay=1s"), "{flags:?}");
         let mut flags = flags.iter();
         assert!(!flags.any(|flag| flag.starts_with("--workload-s")));
+    });
+}
+
+#[test]
+fn the_supervised_container_has_no_automatic_token_and_other_containers_keep_it() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        let mut spec = json!({"containers": [command("other"), command("app")]});
+        wait_for_injection(&installed, &spec).await;
+        let pod = create(&installed, &supervising("app", &spec), true).await;
+        let pod = pod.unwrap();
+        let containers = &pod["spec"]["containers"];
+        let app = named(containers, "app");
+        assert_reads_no_secret(&pod["spec"], app);
+        let empty = volume_of_token(&pod, app);
+        assert_eq!(empty["name"], "leasehold-empty");
+        let (inits, other) = (&pod["spec"]["initContainers"], named(containers, "other"));
+        for container in [other, named(inits, "leasehold")] {
+            let sources = &volume_of_token(&pod, container)["projected"]["sources"];
+            let mut sources = sources.as_array().unwrap().iter();
+            assert!(sources.any(|source| source["serviceAccountToken"].is_object()));
+        }
+
+        // The mutation does not change a pod that has the sidecar, such as a copy of an old pod.
+        let mut with_token = pod["spec"].clone();
+        let mounts_of_app = &mut with_token["containers"][1]["volumeMounts"];
+        let mounts_of_app = mounts_of_app.as_array_mut().unwrap();
+        mounts_of_app.retain(|mount| mount["mountPath"] != TOKEN);
+        let refused = create(&installed, &supervising("app", &with_token), true).await;
+        let refused = refused.expect_err("the API server mounts the token");
+        assert_contains(&refused, "the token of the pod's service account at /var");
+
+        // A token that the pod itself mounts is deliberate, also at the usual path.
+        let documented = block("docs/kubernetes.md", "own-token.yaml");
+        let documented: Value = serde_saphyr::from_str(&documented).unwrap();
+        spec["volumes"] = documented["spec"]["volumes"].clone();
+        let mount = &documented["spec"]["containers"][0]["volumeMounts"][0];
+        for (path, at_path) in [(TOKEN, "api"), ("/run/api", "leasehold-empty")] {
+            let mut mount = mount.clone();
+            assert_eq!(mount["mountPath"], TOKEN);
+            mount["mountPath"] = json!(path);
+            spec["containers"][1]["volumeMounts"] = json!([mount]);
+            let pod = create(&installed, &supervising("app", &spec), true).await;
+            let pod = pod.unwrap();
+            let app = named(&pod["spec"]["containers"], "app");
+            assert_eq!(volume_of_token(&pod, app)["name"], at_path);
+            assert_eq!(named(&app["volumeMounts"], "api")["mountPath"], path);
+        }
+
+        // This pod has no automatic token, so there is nothing to hide.
+        let mut spec = json!({"containers": [command("app")]});
+        spec["automountServiceAccountToken"] = json!(false);
+        let pod = create(&installed, &supervising("app", &spec), true).await;
+        let pod = pod.unwrap();
+        let app = named(&pod["spec"]["containers"], "app");
+        assert_eq!(mounts(app), ["leasehold-program", "leasehold-status"]);
+        assert_reads_no_secret(&pod["spec"], app);
+        assert!(named(&pod["spec"]["volumes"], "leasehold-empty").is_null());
     });
 }
 

@@ -21,14 +21,24 @@ matchConstraints:
 {{- end -}}
 
 {{/*
-The items of `variables`: the lease's name, and the name of the container whose workload leasehold runs, or an empty string. The namespace is a
-prefix, as everywhere in this chart, so that workloads in two namespaces with one database do not exclude each other.
+The items of `variables`: the lease's name; the name of the container whose workload leasehold runs, or an empty string; and the index of this
+container's volume mount of the automatic service account token, or -1. The namespace is a prefix, as everywhere
+in this chart, so that workloads in two namespaces with one database do not exclude each other.
 */}}
 {{- define "app.injectedVariables" -}}
 - name: lease
   expression: request.namespace + '.' + object.metadata.annotations[?'leasehold.dev/inject'].orValue('')
 - name: supervises
   expression: object.metadata.annotations[?'leasehold.dev/supervise'].orValue('')
+- name: tokenMount
+  expression: >-
+    (object.spec.containers.filter(container, container.name == variables.supervises).map(container,
+    container.?volumeMounts.orValue([]).map(mount, mount.name.startsWith('kube-api-access-') &&
+    mount.mountPath == '{{ include "app.tokenPath" . }}').indexOf(true)) + [-1])[0]
+{{- end -}}
+
+{{- define "app.tokenPath" -}}
+/var/run/secrets/kubernetes.io/serviceaccount
 {{- end -}}
 
 {{/*
