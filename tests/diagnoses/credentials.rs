@@ -39,7 +39,9 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .says(&failed("nobody", "admin")),
         Situation::run("password wrong, for a daemon", &wrong, "b")
             .says("MongoDB read failed (attempt 1), retrying in 1s")
-            .never_says("connecting to MongoDB")
+            // Comes after the second in which a silent server would be named.
+            .says("failing_for=")
+            .never_says_after("MongoDB read failed", "connecting to MongoDB")
             .says(&failed("nobody", "admin")),
         Situation::lock("user unknown", &right.replace("//nobody", "//stranger"), "c")
             .exits(69)

@@ -28,7 +28,8 @@ pub(crate) struct Situation {
     /// after it has printed all texts.
     code: Option<i32>,
     says: Vec<String>,
-    unsaid: Vec<String>,
+    /// Pairs of a text and a text that must not follow it.
+    unsaid: Vec<(String, String)>,
     within: Duration,
     place: Scratch,
     /// Values to keep alive until the command exits, such as the process that holds a lock.
@@ -150,8 +151,13 @@ impl Situation {
         self
     }
 
-    pub(crate) fn never_says(mut self, text: &str) -> Self {
-        self.unsaid.push(text.to_owned());
+    pub(crate) fn never_says(self, text: &str) -> Self {
+        self.never_says_after("", text)
+    }
+
+    /// The output must not contain `text` after the first occurrence of `said`.
+    pub(crate) fn never_says_after(mut self, said: &str, text: &str) -> Self {
+        self.unsaid.push((said.to_owned(), text.to_owned()));
         self
     }
 
@@ -195,8 +201,11 @@ impl Situation {
         }
         let missing = self.says.iter().filter(|text| !said.contains(*text));
         wrong.extend(missing.map(|text| format!("missing text: {text}")));
-        let unwanted = self.unsaid.iter().filter(|text| said.contains(*text));
-        wrong.extend(unwanted.map(|text| format!("unwanted text: {text}")));
+        let unwanted = self.unsaid.iter().filter(|(before, text)| {
+            let rest = said.split_once(before.as_str());
+            rest.is_some_and(|(_, rest)| rest.contains(text))
+        });
+        wrong.extend(unwanted.map(|(_, text)| format!("unwanted text: {text}")));
         let warnings = said.lines().filter_map(|line| {
             let (_, line) = line.split_once(" WARN ").or(line.split_once(" ERROR "))?;
             (line.chars().count() > LINE_MAX).then_some(line)

@@ -15,9 +15,9 @@ use tokio::process::Command;
 use crate::command::{ended, run, wait_stderr};
 
 /// The first line appears after a second. A busy machine may delay the line, but not to the limit.
-const FIRST_LINE_MAX: Duration = Duration::from_secs(5);
+const FIRST_LINE_MAX: Duration = Duration::from_secs(8);
 /// Maximum time that a busy machine may add to a limit.
-const DELAY_MAX: Duration = Duration::from_secs(5);
+const DELAY_MAX: Duration = Duration::from_secs(10);
 
 const TEN: u64 = 10;
 
@@ -110,9 +110,11 @@ async fn examine(server: &str, line: &str, unanswered: Unanswered) {
         AsksDaemons | Local => {
             let began = Instant::now();
             let answer = run(command).await;
+            let took = began.elapsed();
             let limit = Duration::from_secs(TEN) + DELAY_MAX;
-            assert!(began.elapsed() < limit, "{line}: {answer:?}");
-            let awaits = began.elapsed() > FIRST_LINE_MAX;
+            assert!(took < limit, "{line}: {answer:?}");
+            // A busy machine may delay the start and the end of the command, but not to its limit.
+            let awaits = matches!(unanswered, AsksDaemons) && took > Duration::from_secs(TEN);
             let says = answer.stderr.contains(&connecting);
             assert!(says || !awaits, "{line}: {answer:?}");
             return;

@@ -72,6 +72,13 @@ impl Server {
         self.log.lock().unwrap().contains(text)
     }
 
+    /// Returns what the server logged after this text.
+    pub(crate) fn log_after(&self, text: &str) -> String {
+        let log = self.log.lock().unwrap();
+        let (_, after) = log.split_once(text).expect("the text is logged");
+        after.to_owned()
+    }
+
     pub(crate) fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
