@@ -161,9 +161,13 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             "its options contradict the records of its host (srvMaxHosts, replicaSet)",
         ),
         ErrorKind::InvalidTlsConfig { .. } => Failure::lasting(tls::REFUSED, tls::UNUSABLE),
+        // The driver clears the pool of a server that is unreachable or refuses the login.
         ErrorKind::ConnectionPoolCleared { .. } => {
-            Failure::new("connection lost", servers.known().no_primary().detail)
-                .with_retry(RetryPolicy::WaitForServer)
+            let known = servers.known();
+            known.refused_login().unwrap_or_else(|| {
+                Failure::new("connection lost", known.no_primary().detail)
+                    .with_retry(RetryPolicy::WaitForServer)
+            })
         }
         ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
         _ => match servers.explain(error) {
@@ -178,10 +182,12 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     named(failure, error)
 }
 
+/// Adds the server's code and name for the error. A failure that a server reported earlier keeps
+/// its own.
 pub(super) fn named(failure: Failure, error: &Error) -> Failure {
     Failure {
-        code: code(error),
-        name: refusals::name(error),
+        code: code(error).or(failure.code),
+        name: refusals::name(error).or(failure.name),
         ..failure
     }
 }
@@ -377,6 +383,16 @@ mod tests {
         ] {
             assert!(!lacks_change_streams(&error(code)), "{code} {reply}");
         }
+    }
+
+    #[test]
+    fn an_error_of_the_driver_does_not_hide_the_code_that_a_server_gave() {
+        let refused = named(
+            Failure::lasting(LOGIN_REFUSED, "check the password"),
+            &error(18),
+        );
+        let later = named(refused.clone(), &io::Error::other("no server").into());
+        assert_eq!((refused.code, later), (Some(18), refused));
     }
 
     #[test]

@@ -311,16 +311,19 @@ impl ServerStates {
         (!addresses.is_empty()).then(|| addresses.join(", "))
     }
 
-    pub(super) fn no_primary(&self) -> Failure {
-        let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
-        // The driver reports no type for a server that refuses the login.
-        let refused = self.seen.values().find_map(|seen| match seen {
+    /// Returns why a server refused the login. The driver reports no type for such a server.
+    pub(super) fn refused_login(&self) -> Option<Failure> {
+        self.seen.values().find_map(|seen| match seen {
             ServerState::RefusedLogin(failure) => Some(failure.clone()),
             _ => None,
-        });
-        if let Some(failure) = refused {
+        })
+    }
+
+    pub(super) fn no_primary(&self) -> Failure {
+        if let Some(failure) = self.refused_login() {
             return failure;
         }
+        let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
         let wrong = self.seen.values().any(elsewhere);
         // A wrong setting is more important to report than servers that are down.
         let states = self.states();
