@@ -1,10 +1,11 @@
-//! A guard in another container than its daemon. It is process 1 of the container, and connects to
-//! the daemon through a Unix socket in a volume of the pod.
+//! A guard in another container than its daemon's. The guard is process 1 of its container, and
+//! connects to the daemon through a Unix socket in a volume of the pod.
 //!
-//! For each command the guard makes a new connection, over which it gets the authority, the claim
-//! lock and the deadlines of this command only. It enforces the deadlines like the guard of a
-//! daemon in the same container, and ends the command if the connection is closed. As process 1, it
-//! cannot end before every other process of the container, so its end proves the command's end.
+//! The guard makes a new connection for each command. Over this connection, the daemon sends the
+//! command's environment, claim lock and deadlines. The guard enforces the deadlines like a guard
+//! in the daemon's container, and ends the command if the connection is closed. The kernel reports
+//! the exit of process 1 only after every other process of the container has exited, so the guard's
+//! exit proves that the command is gone.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -34,16 +35,17 @@ use leasehold_core::election::BootTime;
 /// Interval between attempts to connect while the daemon is absent.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Connections that are closed soon and without an order, before the guard reports a refusal.
+/// Number of consecutive connections closed without an order after which the guard reports a
+/// refusal. A connection that lasted longer than [`REFUSED_PAUSE`] restarts the count.
 const REFUSED_MIN: u32 = 3;
 
-/// Pause of a refused guard between connections.
+/// Time that a refused guard waits before it connects again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time without a daemon after which the guard reports that it waits.
+/// Time without a daemon after which the guard reports that it is waiting.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// The variable with the path of the status file, which is another path in this container.
+/// The variable with the path of the status file. In this container, the file has another path.
 const STATUS_FILE: &str = "LEASEHOLD_STATUS_FILE";
 
 /// The command of an attached guard.
@@ -64,27 +66,27 @@ pub enum AttachedEnd {
     Exited {
         /// How the command ended.
         end: CommandEnd,
-        /// True if processes that the command left were stopped.
+        /// True if the guard stopped processes that the command left.
         leftovers_stopped: bool,
     },
 }
 
-/// Something that an attached guard reports.
+/// An event that an attached guard reports.
 #[derive(Debug, Clone, Copy)]
 pub enum AttachedEvent<'a> {
-    /// No daemon has accepted a connection so far, for this reason.
+    /// No daemon has accepted a connection yet. Contains the error of the last attempt.
     Waits(&'a io::Error),
     /// The guard is connected, and waits until the daemon leads.
     Connected,
     /// The daemon repeatedly closed the connection without an order.
     Refused,
-    /// The daemon has started the command.
+    /// The daemon has ordered the start of the command.
     Starts,
     /// The command was stopped by the daemon or at its deadline, and is gone.
     Gone,
 }
 
-/// The reason why a guard cannot run, or cannot go on.
+/// The reason why an attached guard cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The guard is not process 1 of a PID namespace.
@@ -99,7 +101,8 @@ pub enum AttachError {
 pub struct AttachedGuard(ContainerSignals);
 
 impl AttachedGuard {
-    /// Prepares this process. Call this early: process 1 ignores signals that it does not handle.
+    /// Prepares this process. Call this early, because the kernel drops signals that process 1 does
+    /// not handle.
     pub fn new() -> Result<Self, AttachError> {
         if number(getpid()) != 1 {
             return Err(AttachError::NotProcess1);
@@ -147,9 +150,10 @@ struct Attached<'a> {
     report: &'a dyn Fn(AttachedEvent<'_>),
     /// Session of the last command, which has ended.
     ended: Option<BootTime>,
-    /// The shim that waits for the next command. If its start failed, it is created when needed.
+    /// The shim that waits for the next command. If the shim could not be started, the guard starts
+    /// another shim together with the command.
     shim: Option<Shim>,
-    /// Connections in a row that the daemon closed without an order.
+    /// Number of consecutive connections that the daemon closed without an order.
     refused: u32,
 }
 
@@ -158,7 +162,7 @@ enum Served {
     Ended(AttachedEnd),
 }
 
-/// Why a waiting guard stops waiting.
+/// The event that ended a wait.
 enum Woken {
     Readable,
     Stopped,
@@ -214,7 +218,7 @@ impl Attached<'_> {
         self.after(attended)
     }
 
-    /// Waits before the next connection, because the daemon has exited, or refuses this guard.
+    /// Waits before the next connection, because the daemon has exited or has refused this guard.
     fn pause(&mut self, mut ready: Box<Ready>) -> io::Result<Served> {
         self.refused += 1;
         let pause = match self.refused {
@@ -256,7 +260,8 @@ impl Attached<'_> {
                 leftovers_stopped: !report.lingers,
             }));
         }
-        // Without the record, the end of this process must prove the end of the command.
+        // If the record could not be written, the guard exits, so that its exit proves that the
+        // command is gone.
         recorded?;
         (self.report)(AttachedEvent::Gone);
         Ok(Served::Again(ready))
@@ -293,7 +298,8 @@ impl Attached<'_> {
         }
     }
 
-    /// Completes the environment from the daemon with this guard's command.
+    /// Adds this guard's command to the environment that the daemon sent, and replaces the path of
+    /// the status file.
     fn exec_spec(&self, file: OwnedFd) -> io::Result<OwnedFd> {
         let mut exec_spec = ExecSpec::of_file(file)?;
         exec_spec.words.clone_from(&self.command.words);

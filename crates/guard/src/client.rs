@@ -16,7 +16,8 @@
 //! - An attached guard (process 1 of another container) killed: the kernel ends all processes of
 //!   the container before the guard's pidfd becomes readable.
 //! - Connection to an attached guard lost: the guard ends CMD as if the daemon had exited. The
-//!   daemon waits until the guard connects again and names the command as gone, or for its pidfd.
+//!   daemon waits until the guard connects again and reports CMD as gone, or until the guard's
+//!   pidfd becomes readable.
 //!
 //! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
 //! also survives if it changed its user or gained privileges (setuid, setpriv) and thus lost its
@@ -193,8 +194,8 @@ impl GuardClient {
         }
     }
 
-    /// Waits until the guard connects again and names this command as gone. Another guard, which may
-    /// connect meanwhile, has to connect again.
+    /// Waits until the guard connects again and reports this command as gone. Closes the connection
+    /// of any other guard, which then connects again.
     async fn ended_before_reconnection(socket: Option<&GuardSocket>, session: BootTime) {
         let Some(socket) = socket else {
             return std::future::pending().await;
@@ -316,7 +317,8 @@ impl GuardClient {
                     });
                 }
                 CommandStage::Gone => {
-                    // A daemon that exits without its supervisor does not release the lease.
+                    // If the supervisor is gone, the daemon exits without a release, so the guard
+                    // must still become the witness.
                     self.wanted.dismissed = self.orders.has_changed().is_ok();
                     self.unsent = true;
                     self.send();

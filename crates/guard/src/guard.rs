@@ -98,7 +98,7 @@ pub(super) struct Guard {
     desired: DesiredState,
     stop_signal: i32,
     stop_grace: Duration,
-    /// The stop that was requested by a signal to the container of an attached guard.
+    /// The stop that a signal to the container of an attached guard requested.
     own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
@@ -124,7 +124,8 @@ pub(super) struct Attended {
     pub(super) report: GuardReport,
     /// True if a signal to the guard's container stopped CMD.
     pub(super) stopped_here: bool,
-    /// The error of the last record, without which the next daemon cannot know the end of CMD.
+    /// The result of recording the end of CMD. Without this record, the next daemon cannot know
+    /// that CMD is gone.
     pub(super) recorded: io::Result<()>,
 }
 
@@ -260,7 +261,8 @@ impl Guard {
         }
     }
 
-    /// Applies a desired state of the daemon. A stop that was requested here stays in force.
+    /// Applies a desired state of the daemon. A stop that a signal to the container requested stays
+    /// in force.
     fn order(&mut self, desired: DesiredState) {
         self.desired = desired;
         let desired = self.own_stop.map_or(desired, |stop| desired.stopped(stop));

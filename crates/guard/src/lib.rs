@@ -185,8 +185,8 @@ impl Command {
         self
     }
 
-    /// Sets the time from a stop request in the container of an attached guard to SIGKILL (default
-    /// zero).
+    /// Sets the time from a stop signal to the container of an attached guard until SIGKILL
+    /// (default zero).
     #[must_use]
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
@@ -216,7 +216,7 @@ impl Command {
 
     /// Makes the guard a [`WITNESS`] with these arguments and this process's configuration if the
     /// daemon exits first. The witness starts once the command is gone, and keeps the claim locked.
-    /// Has no effect without a claim.
+    /// Has no effect without a claim, or with an attached guard.
     #[must_use]
     pub fn witness(mut self, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let environment = std::env::vars_os().filter(|(name, _)| is_configuration(name));
@@ -319,8 +319,8 @@ impl StandbyGuard {
 
     /// Starts the command with additional environment variables. The guard holds the lock of
     /// `claim` until the command and all its descendants are gone. Fails, and runs nothing, if a
-    /// string contains a NUL, if no descriptor is free, or if no guard can be started.
-    /// [`GuardedCommand::ended`] reports a command that cannot be executed.
+    /// string contains a NUL, if no descriptor is free, or if the guard is gone and cannot be
+    /// replaced. [`GuardedCommand::ended`] reports a command that cannot be executed.
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

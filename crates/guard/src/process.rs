@@ -11,8 +11,8 @@ use super::orphans::WaitedFor;
 
 #[derive(Debug)]
 pub(super) struct GuardProcess {
-    /// Becomes readable when the guard has exited. If the guard is process 1 of a PID namespace, all
-    /// processes of the namespace have ended then.
+    /// Becomes readable when the guard has exited. If the guard is process 1 of a PID namespace,
+    /// all other processes of the namespace have exited by then.
     pidfd: OwnedFd,
     /// The process id of a child, which this process reaps.
     child: Option<WaitedFor>,
@@ -40,7 +40,7 @@ impl GuardProcess {
         child.map_or(0, |child| number(child.pid()).unsigned_abs())
     }
 
-    /// Sends a signal. A process of another container cannot be signalled.
+    /// Sends a signal to a child. A guard in another container cannot be signalled.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
             // This call fails only if the guard has exited.

@@ -1,8 +1,8 @@
 //! The shim: a third instance of this binary, which becomes CMD.
 //!
-//! The shim records itself in the claim file, so that a hanging disk does not block the guard. The
-//! shim holds the claim lock until the exec, so that the lock is not free before the record is
-//! written.
+//! The shim writes its own record to the claim file, so that a hanging disk does not block the
+//! guard. The shim holds the claim lock until the exec, so that the lock is not free before the
+//! record is written.
 //!
 //! The shim sets the parent-death signal and the foreground of the terminal, because only the
 //! process itself can set them. The standard library's `exec` restores the default disposition of
@@ -40,7 +40,7 @@ impl Shim {
         let (socket, theirs) = pair()?;
         let mut shim = Command::new(EXECUTABLE);
         shim.arg0("leasehold").arg(SHIM).stdin(theirs);
-        // An attached guard may have variables of leasehold, too.
+        // The environment of an attached guard may contain variables of leasehold, too.
         without_ours(&mut shim);
         // CMD leads its own process group from its first instruction on.
         let pid = Pid::from_child(&shim.process_group(0).spawn()?);

@@ -1,8 +1,8 @@
 //! The daemon's side of an attached guard: a Unix socket in a volume that both containers mount.
 //!
-//! A guard connects, and identifies itself. The daemon serves one guard at a time: another guard
-//! waits until the daemon has proof that the previous command is gone. Each connection is used for
-//! one command, so an order never reaches the guard of a later command.
+//! A guard connects, and identifies itself. The daemon serves one guard at a time. Another guard
+//! waits until the daemon has proof that the previous command is gone. Each connection serves one
+//! command, so an order never reaches a later command.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -29,16 +29,16 @@ use leasehold_core::election::BootTime;
 /// Maximum time from a connection to the guard's first record, which the guard sends immediately.
 const HELLO_WITHIN: Duration = Duration::from_millis(250);
 
-/// Pause after a refusal, because some errors, such as too many open files, recur at once.
+/// Pause after a refusal, because some errors, such as too many open files, recur immediately.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum length of a path that the kernel accepts for a socket.
 const PATH_MAX: usize = 107;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 8;
 
-/// Any user of the pod's containers may connect. The directory restricts access.
+/// Permissions of the socket. Any user may connect who may enter the directory of the socket.
 const MODE: u32 = 0o666;
 
 /// A socket on which a daemon waits for a guard.
@@ -51,7 +51,7 @@ pub struct GuardSocket {
 /// The reason why a socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The kernel's limit of the length of a path.
+    /// The path is longer than the kernel permits for a socket.
     #[error("the path has more than {PATH_MAX} bytes; to fix: choose a shorter path")]
     TooLong,
     /// There is a file of another kind.
@@ -78,12 +78,12 @@ fn remove_abandoned(path: &Path) -> Result<(), BindError> {
 /// The reason why a connection was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum RefusedGuard {
-    /// The connection could not be accepted, or its first record not read.
+    /// The connection could not be accepted, or its first record could not be read.
     #[error("cannot read from the guard: {0}")]
     Unreadable(#[from] io::Error),
-    /// The guard belongs to another release of leasehold.
+    /// The guard belongs to a release of leasehold with other messages between daemon and guard.
     #[error(
-        "the guard is of another release; to fix: install the program of this daemon's image into \
+        "the guard belongs to another release; to fix: install the program of this daemon's image into \
          the volume of the workload (leasehold install)"
     )]
     OtherRelease,
@@ -94,7 +94,7 @@ pub enum RefusedGuard {
          share one network (network_mode: service:NAME)"
     )]
     OtherPod,
-    /// The guard is in another time namespace, so its clock may not be the daemon's.
+    /// The guard is in another time namespace, so its clock may differ from the daemon's.
     #[error(
         "the guard is in another time namespace; to fix: use one time namespace for both containers"
     )]
@@ -120,7 +120,7 @@ impl GuardSocket {
             &SocketAddrUnix::new(path).map_err(io::Error::from)?,
         )
         .map_err(io::Error::from)?;
-        // Not by name: the workload may be able to replace the file by a symbolic link.
+        // Not by name, because the workload may be able to replace the file with a symbolic link.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
         let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -41,7 +41,7 @@ pub(super) fn namespace(kind: &str) -> u64 {
 }
 
 /// Returns true if one of these may run: `leader`, a process of its group or session, or a process
-/// whose environment has a variable (`NAME=VALUE`) that is an inherited `mark`.
+/// whose environment has a variable (`NAME=VALUE`) for which `mark` is true.
 pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
@@ -83,8 +83,8 @@ pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
 }
 
 /// Returns true if the environment of the process contains a mark, or cannot be read now. If the
-/// kernel hides the environment, a process of this user counts as marked, but not leasehold, which
-/// hides its own environment. A process of another user does not count.
+/// kernel hides the environment, the process counts as marked unless it belongs to another user or
+/// is leasehold, which hides its own environment.
 ///
 /// During an exec, the environment reads as empty. The stat file shows that an exec is in progress.
 fn may_be_marked(
@@ -124,8 +124,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
-/// Returns true if the process may have an id of this user. The files of a process that is not
-/// dumpable belong to root, so only its status shows the user.
+/// Returns true if the process may belong to this user. The /proc files of a process that is not
+/// dumpable belong to root, so only the process's status file shows the user.
 fn is_of_this_user(pid: i32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => has_user(&status, geteuid().as_raw()),
@@ -133,7 +133,8 @@ fn is_of_this_user(pid: i32) -> bool {
     }
 }
 
-/// Returns true if the real, effective, saved or file system user id is this user, or unknown.
+/// Returns true if one of the process's user ids (real, effective, saved, file system) is `user`,
+/// or if the ids are missing.
 fn has_user(status: &str, user: u32) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let is_user = |id: &str| id.parse() == Ok(user);

@@ -195,8 +195,8 @@ pub(super) struct GuardBegin {
     pub(super) has_witness: bool,
 }
 
-/// The record that starts CMD, with the exec spec and perhaps the claim lock and either the witness
-/// or a descriptor to keep.
+/// The record that starts CMD. Carries the exec spec and, optionally, the claim lock and either the
+/// witness or a descriptor to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GuardStart {
     pub(super) policy: PolicyOptions,
@@ -206,7 +206,8 @@ pub(super) struct GuardStart {
     pub(super) has_witness: bool,
     /// Time from a stop request in the guard's own container to SIGKILL.
     pub(super) stop_grace: Duration,
-    /// Identifies this command in the [`GuardHello`] of an attached guard: the time of the order.
+    /// The time of the order, which identifies this command in the [`GuardHello`] of an attached
+    /// guard.
     pub(super) session: BootTime,
 }
 

@@ -1,4 +1,4 @@
-//! Starts a command: everything until its shim has executed the command or the start is abandoned.
+//! Starts a command, until its shim has executed the command or the guard has abandoned the start.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -74,8 +74,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts CMD as gone if the shim was killed before its exec, even if a disk blocks the shim:
-    /// with SIGKILL pending, no instruction runs, and an exec would have closed the socket.
+    /// Counts CMD as gone if the shim was killed before its exec, even while a disk blocks the
+    /// shim. A process with a pending SIGKILL executes no further instruction, and a completed exec
+    /// would have closed the socket.
     pub(super) fn give_up_shim(&mut self) {
         let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) else {
             return;
@@ -91,7 +92,8 @@ impl Guard {
         }
     }
 
-    /// Waits for an abandoned shim. Its late write would replace the record of the next guard.
+    /// Waits until an abandoned shim has exited, because a late write of the shim would replace the
+    /// record of the next guard.
     pub(super) fn await_shim(&self) {
         if let (Some(_), Some(leader)) = (&self.shim, &self.leader) {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(leader.pid), WaitIdOptions::EXITED));
