@@ -50,10 +50,11 @@ pub struct StandbyCommand {
     socket: Option<Arc<GuardSocket>>,
 }
 
-/// A change of the guard of a command that does not run.
+/// A change of the guard while its command does not run.
 #[derive(Debug)]
 pub enum GuardChange {
-    /// A guard waits to start the command, or could not be started and is started with the command.
+    /// A guard waits to start the command. If the guard could not be started, it is started
+    /// together with the command.
     Ready,
     /// The guard has closed its connection.
     Lost,
@@ -86,7 +87,8 @@ impl StopMethod {
 }
 
 impl StandbyCommand {
-    /// Creates an unprepared command, whose guard is started here or connects to `socket`.
+    /// Creates an unprepared command. Its guard connects to `socket`; without a socket, this
+    /// process starts the guard.
     pub fn new(command: Command, stopping: StopMethod, socket: Option<GuardSocket>) -> Self {
         let command = command.stopping(stopping.signal, stopping.scope, stopping.linger);
         Self {
@@ -97,8 +99,8 @@ impl StandbyCommand {
         }
     }
 
-    /// Waits for the next change of the guard. A guard that is started here is started after
-    /// `pause`. Cancel safe.
+    /// Waits for the next change of the guard. Without a socket, starts the guard after `pause`.
+    /// Cancel safe.
     pub async fn change(&mut self, pause: Duration) -> GuardChange {
         match (&self.socket, &self.guard) {
             (None, Some(_)) => std::future::pending().await,
@@ -108,7 +110,7 @@ impl StandbyCommand {
                 GuardChange::Ready
             }
             (Some(_), Some(guard)) => {
-                // If the connection cannot be watched, a start fails.
+                // A guard whose connection cannot be watched counts as lost.
                 let _ = guard.lost().await;
                 self.guard = None;
                 GuardChange::Lost

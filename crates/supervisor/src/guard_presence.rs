@@ -1,5 +1,5 @@
-//! The presence of a guard that could start the command: passes it on to the election, and logs the
-//! changes of an attached guard that last.
+//! Reports to the election whether a guard waits to start the command, and logs the state of an
+//! attached guard. A change is logged once, and the absence of a guard only if it lasts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct GuardPresence {
     readiness: Arc<Readiness>,
     /// True if the guard is in another container.
     attached: bool,
-    /// The state of an attached guard according to the newest log line.
+    /// The state that the newest log line reported.
     logged: Option<GuardState>,
 }
 
@@ -65,7 +65,7 @@ impl GuardPresence {
         }
     }
 
-    /// Tells the election that no guard is available.
+    /// Reports to the election that no guard is available.
     pub(super) async fn left(&self) {
         self.readiness.set_guarded(false).await;
     }

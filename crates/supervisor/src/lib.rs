@@ -64,11 +64,11 @@ pub struct SupervisorOptions {
     pub stopping: StopMethod,
     /// Hooks that are notified of leadership.
     pub hooks: HooksConfig,
-    /// Tells the election whether a guard is available.
+    /// Reports to the election whether a guard is available.
     pub readiness: Arc<Readiness>,
     /// The lock of the claim. The workload counts as running while a guard has a share.
     pub claims: ClaimShares,
-    /// Arguments of the witness that releases the lease after a kill of the daemon, if any.
+    /// Arguments of the witness, if any, that releases the lease after the daemon is killed.
     pub witness: Option<Vec<OsString>>,
 }
 
@@ -89,7 +89,8 @@ pub trait WorkloadObserver: Send {
     fn up(&mut self, up: bool);
     /// Called when the command is gone after a stop request; `took` is the time since the request.
     fn stopped(&mut self, took: Duration);
-    /// Called if the command of this claim was not started, for this reason, before the claim ends.
+    /// Called if the command of this claim was not started. `why` is the reason. Called before the
+    /// claim ends.
     fn not_started(&mut self, token: Token, why: &str);
     /// Called when the command exited by itself with this code. `interrupted` is true if a terminal
     /// key ended the command, so that the daemon should exit too.

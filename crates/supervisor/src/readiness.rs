@@ -4,7 +4,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use leasehold_core::election::Input;
 
-/// Tells the election whether the workload could run here.
+/// Reports to the election whether the workload could run here.
 #[derive(Debug)]
 pub struct Readiness {
     inputs: mpsc::Sender<Input>,
@@ -38,12 +38,12 @@ impl Readiness {
         }
     }
 
-    /// Sets the health. Returns false if the election has ended.
+    /// Records the health. Returns false if the election has ended.
     pub(crate) async fn set_healthy(&self, healthy: bool) -> bool {
         self.set(|state| state.healthy = healthy).await
     }
 
-    /// Sets whether a guard could start the workload.
+    /// Records whether a guard could start the workload.
     pub(crate) async fn set_guarded(&self, guarded: bool) {
         self.set(|state| state.guarded = guarded).await;
     }
