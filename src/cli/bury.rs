@@ -37,20 +37,20 @@ use leasehold_host::occupant::{Occupant, named};
 use leasehold_host::privacy::hide_from_the_user;
 
 const HELP: &str = "\
-For ExecStopPost= of a systemd unit, or after a daemon was killed. Another replica then leads without waiting for the lease to \
-expire. Give the configuration of the daemon: bury reads the status directory, and connects to MongoDB only if the record \
-there names a claim and its process, its guard and its command have provably exited. Run bury as the daemon's user, because \
-the record of another user proves nothing. It never touches the directory of a running daemon, and never leads. \
-With hooks, the lease is left to expire, because the services that they started may still run. Without a command, bury waits \
-for lease.handoff_delay, and at least 2 s, because the workload may not have noticed the end of its daemon.
+Use bury as ExecStopPost= of a systemd unit, or after a daemon was killed. Another replica then leads without waiting for the \
+lease to expire. Pass the daemon's configuration, and run bury as the daemon's user, because the record of another user proves \
+nothing. bury reads the status directory. It connects to MongoDB only if the record there names a claim, and the daemon, its \
+guard and its command have provably exited. It never touches the directory of a running daemon, and never leads. If the daemon \
+has hooks, the lease is left to expire, because services that a hook started may still run. If the daemon has no command, bury \
+waits for lease.handoff_delay, and at least 2 s, because the workload may not have noticed the end of its daemon.
 
 Examples:
   leasehold bury --lease orders --mongodb-uri-file /etc/leasehold/uri
   leasehold bury /run/leasehold/orders --lease orders --config site.yaml
 
-Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run or a status file cannot be \
-removed; 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, another lease, or a daemon uses the directory. After \
-1 and 69, the lease expires as usual.";
+Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run, the record is damaged or \
+belongs to another user, a status file cannot be removed, or the lease has expired; 64 usage; 69 MongoDB unreachable or \
+refusing; 78 configuration, another lease, or a daemon uses the directory. After 1 and 69, the lease expires as usual.";
 
 /// Arguments of `leasehold bury`.
 #[derive(Debug, Args)]
@@ -252,25 +252,27 @@ async fn release(
     // A guard becomes a witness only after its command is gone.
     let drains = ran_command || args.valid_until.is_some();
     let mut options = options(config, drains, memory, home, uri, trace);
-    // The daemon did not end the workload, so the workload did not end first.
+    // The daemon was killed, so the workload may have outlived the daemon, despite
+    // workload.ends_first.
     options.workload_ends_first = false;
     if !drains {
-        // The workload relies on the delay of its daemon, which may be longer than the given delay.
+        // The workload relies on its daemon's delay, which may be longer than the delay given to
+        // `bury`.
         let default = Tunables::default().handoff_delay;
         options.handoff_delay = options.handoff_delay.max(default);
     }
     let begun = clock::boot_now();
     let noticed_at = begun + options.handoff_delay;
-    // At the expiry, a restarted daemon must no longer wait for this process.
+    // Once the lease has expired, a restarted daemon must not have to wait for this process.
     let timings = &config.lease.timings;
     let expiry = match args.valid_until {
         Some(valid_until) => valid_until + (timings.lease_duration() - timings.renew_deadline()),
-        // The time of the last renewal is unknown, but it precedes the lock.
+        // The time of the last renewal is unknown, but precedes the time of the lock.
         None => locked_at + timings.lease_duration(),
     };
     let until = expiry.min(noticed_at + args.timeout);
     if until <= begun {
-        // The daemon was frozen before it was killed, so other replicas need no release.
+        // The daemon was frozen before it was killed, so the lease has expired without a release.
         return Ok(Burial::Expired);
     }
     let mut first = Some(config.mongodb.uri.clone());
@@ -283,7 +285,7 @@ async fn release(
         }
     };
     let token = attempt.token.unwrap_or(memory.token);
-    // The record stays as if this process had not run, because the collection may be the wrong one.
+    // The record is left unchanged, because the collection may be the wrong one.
     if attempt.older && !attempt.released {
         let mongodb = &config.mongodb;
         let collection = format!("{}.{}", mongodb.database, mongodb.collection);
@@ -300,7 +302,8 @@ async fn release(
         let error = CommandError::new(exit::STORE_UNREACHABLE, what).because(why);
         return Err(error.to_fix("nothing; the lease expires by itself"));
     }
-    // A restored document may contain the claim again.
+    // The record must no longer name the claim, because a restored document may contain the claim
+    // again.
     let recorded = directory.record(None, token.max(memory.token), memory.lease_longest);
     recorded.map_err(CommandError::failed(
         exit::CONFIGURATION,
@@ -312,7 +315,8 @@ async fn release(
     })
 }
 
-/// Runs one candidate, which is asked to shut down before it can contend. The first attempt names the servers of its connection string if they do not answer.
+/// Runs one candidate, which is asked to shut down before it can contend. The first attempt logs
+/// the servers of the connection string if they do not answer.
 async fn attempt(
     options: ElectorOptions,
     first: Option<UriSource>,
@@ -353,13 +357,14 @@ async fn attempt(
     })
 }
 
-/// How a candidate of the witness ended.
+/// The result of one attempt.
 struct Ended {
     /// True if the lease no longer names the claim.
     settled: bool,
     released: bool,
     failure: Option<String>,
-    /// Token of the first document that was read. If the claim was released, its token.
+    /// Token of the first document that was read, which is the claim's token if the claim was
+    /// released.
     token: Option<Token>,
     /// True if the lease is missing, or older than the record.
     older: bool,

@@ -1,5 +1,5 @@
-//! `leasehold guard`: runs the workload in a container of its own, as the daemon in another
-//! container of the pod orders.
+//! `leasehold guard`: runs the workload in its own container, on the orders of the daemon in
+//! another container of the pod.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -51,7 +51,8 @@ pub struct GuardArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the command whenever the daemon orders it, until the command or the container ends.
+/// Runs the command whenever the daemon orders it, until the command exits by itself or the
+/// container is asked to stop.
 pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
     let guard = AttachedGuard::new().map_err(failed)?;
     log::start(

@@ -18,9 +18,9 @@ use self::text::TextFormat;
 pub use self::throttle::{ErrorThrottle, millis};
 use crate::terminal;
 
-/// Returns the format of the log if none is configured: JSON for a daemon without a terminal, and
-/// for `bury`, which runs in the unit of a daemon. All other commands log text, because humans read
-/// it, for example in a mail from cron.
+/// Returns true if a daemon logs JSON by default, which is the case without a terminal. `guard` and
+/// `bury` follow this rule too, because they run in the pod or unit of a daemon. All other commands
+/// log text, because humans read it, for example in a mail from cron.
 pub fn is_json_by_default() -> bool {
     !io::stderr().is_terminal()
 }

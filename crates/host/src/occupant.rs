@@ -80,7 +80,7 @@ fn name_of(pid: u32) -> Option<String> {
     Some(name.escape_debug().to_string())
 }
 
-/// The kernel's name of a process that executed /proc/self/exe, as a guard does.
+/// The kernel's name for a process that executed /proc/self/exe, as a guard does.
 const OF_A_STAGE: &str = "exe";
 
 /// Returns the program and its first argument, such as `leasehold __guard`.

@@ -27,7 +27,8 @@ const OF_A_COMMAND: [&str; 5] = [
     "workload.on_exit",
 ];
 
-/// The socket of a command in another container. With the socket, [`OF_A_COMMAND`] have an effect.
+/// The key of the socket for a command in another container. With this key, the keys in
+/// [`OF_A_COMMAND`] have an effect.
 const SOCKET: &str = "workload.socket";
 const ON_EXIT: &str = "workload.on_exit";
 

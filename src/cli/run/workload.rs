@@ -105,9 +105,9 @@ pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     config.lease.timings.lease_duration().max(hook)
 }
 
-/// Returns the arguments of the witness that releases the lease if this daemon is killed: the flags of
-/// this daemon. `None` if the witness could not read the configuration again, or if services that a
-/// hook started would keep running.
+/// Returns the arguments of the witness that releases the lease if this daemon is killed. These
+/// arguments are the flags of this daemon. `None` if the witness could not read the configuration
+/// again, or if services that a hook started would keep running.
 pub(super) fn witness(
     supervised: &Supervised,
     config: &Config,
