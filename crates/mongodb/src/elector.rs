@@ -44,7 +44,7 @@ pub struct ElectorOptions {
     pub lease_longest_remembered: Option<Duration>,
     /// The predecessor's claim, if the predecessor is proven to have exited.
     pub predecessor_claim: Option<Claim>,
-    /// True if the candidate releases that claim instead of leading again immediately.
+    /// True if the candidate releases `predecessor_claim` instead of leading again immediately.
     pub releases_predecessor: bool,
 }
 

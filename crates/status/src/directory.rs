@@ -65,7 +65,8 @@ pub struct StatusDirectory {
     path: PathBuf,
     lease: ResourceName,
     claim: File,
-    /// This file stays open for its lock, which no other process shares. A witness has none.
+    /// The daemon's lock file, kept open for its lock. No other process shares this lock. `None`
+    /// for a witness.
     daemon: Option<File>,
     boot_id: Option<String>,
     inode: u64,

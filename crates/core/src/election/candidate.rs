@@ -20,7 +20,7 @@ pub struct Candidate {
     pub supervises: bool,
     /// The claim of the status directory's previous process, if that process has provably exited.
     pub predecessor_claim: Option<Claim>,
-    /// True if the candidate releases that claim instead of leading again immediately.
+    /// True if the candidate releases `predecessor_claim` instead of leading again immediately.
     #[cfg_attr(feature = "serde", serde(default))]
     pub releases_predecessor: bool,
     /// True if the candidate registers as the standby of a leader that has none.

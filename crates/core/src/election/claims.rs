@@ -23,12 +23,12 @@ pub(super) struct OpenClaims {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ExitedClaim {
     pub(super) claim: Claim,
-    /// Before this instant, an unsupervised workload may have read that the process leads.
+    /// Until this instant, an unsupervised workload may have read that the exited process leads.
     pub(super) demoted_at: BootTime,
 }
 
 impl ExitedClaim {
-    /// Returns the claim as it must be released, if `lease` names it.
+    /// Returns the claim to release, if `lease` names this claim.
     pub(super) fn stored_in(
         self,
         lease: &Lease,

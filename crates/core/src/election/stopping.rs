@@ -27,7 +27,8 @@ pub(super) struct Stopping {
     delay: Duration,
 }
 
-/// State of the status files during a step-down. A stuck file still names the published deadline.
+/// State of the status files during a step-down. Files are stuck if a disk blocks their update, so
+/// they still contain the published deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Files {
     Asked { until: BootTime },
@@ -104,15 +105,16 @@ impl Stopping {
             self.files = Files::Stuck;
         }
         let at = self.drained_at.max(self.label_until.unwrap_or_default());
-        // A process that exits lets the lease expire instead.
+        // A process that shuts down does not wait for the readers of a stuck file, and lets the
+        // lease expire.
         match shutting_down {
             true => at,
             false => at.max(self.stuck_noticed_at()),
         }
     }
 
-    /// Returns when readers of a stuck file have noticed the step-down. A reader trusts the file
-    /// until the file's deadline, and then notices within the delay.
+    /// Returns the instant by which readers of a stuck file have noticed the step-down. A reader
+    /// trusts the file until the file's deadline, and then notices within the delay.
     pub(super) fn stuck_noticed_at(&self) -> BootTime {
         match self.files {
             Files::Demoted => BootTime::default(),

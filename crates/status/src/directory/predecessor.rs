@@ -25,7 +25,8 @@ pub enum Unproven {
     MayRun(i32),
     /// The record does not list the children: it is damaged or from an earlier version.
     NotRecorded,
-    /// A status file of the previous daemon, whose deadline may be in the future, cannot be removed.
+    /// A status file of the previous daemon cannot be removed. The file's deadline may be in the
+    /// future.
     FileRemains(&'static str, ErrorKind),
 }
 

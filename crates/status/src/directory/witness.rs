@@ -27,10 +27,10 @@ use leasehold_host::occupant::{self, Occupant};
 pub enum Left {
     /// No daemon has used the directory, or the directory was replaced.
     Nothing,
-    /// A daemon of this other lease has used the directory.
+    /// A daemon of another lease has used the directory. Contains the name of that lease.
     OtherLease(String),
-    /// These processes lock the claim file, for example the guard that still ends the command; empty
-    /// if this process cannot identify the owner of the lock.
+    /// These processes hold the lock of the claim file, for example a guard that is still ending
+    /// the command. Empty if this process cannot identify the owner of the lock.
     Locked(Vec<Occupant>),
     /// The directory is locked, and its record was read.
     Record(LeftClaim),
@@ -41,10 +41,10 @@ pub enum Left {
 pub struct LeftClaim {
     /// The directory.
     pub directory: StatusDirectory,
-    /// The record; its claim is present only if the claim's process has provably exited.
+    /// The record. Contains a claim only if the claim's process has provably exited.
     pub memory: RecoveredState,
-    /// True if a supervised command ran under the claim. If not, another process may still use the
-    /// deadline that it read from the status files.
+    /// True if a supervised command ran under the claim. Otherwise, an unsupervised workload may
+    /// still rely on the deadline that it read from the status files.
     pub ran_command: bool,
     /// True if a hook ran under the claim. Processes that the hook started may still run.
     pub ran_hook: bool,
@@ -66,7 +66,8 @@ impl StatusDirectory {
         let file = path.join(CLAIM_FILE);
         let claim = match inherited {
             Some(claim) => {
-                // Without this check, a witness without the lock could act at the same time as a daemon.
+                // Without this check, a witness that did not inherit the lock could act at the same
+                // time as a daemon.
                 match rustix::fs::flock(&claim, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => {}
                     Err(Errno::WOULDBLOCK) => return Err(locked(path, CLAIM_FILE)),

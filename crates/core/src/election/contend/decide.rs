@@ -184,8 +184,9 @@ impl Contender {
         Decision::Wait(opens.into_iter().chain([from]).min())
     }
 
-    /// Returns when a candidate that does not lead again releases the claim of the exited process.
-    /// A candidate may be barred for a moment after its start, until its workload is ready.
+    /// Returns the instant at which this candidate releases the claim of its exited predecessor;
+    /// `None` if this candidate leads again instead. A barred candidate first waits for a retry
+    /// interval, because it may be barred only until its workload is ready.
     fn release_of_exited_from(&self, barred: bool) -> Option<BootTime> {
         let noticed = self.exit_noticed_at()?.max(self.release_from());
         if self.me.releases_predecessor {
@@ -199,7 +200,8 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns the earliest time of an unconfirmed release. After a rollback, others may lead.
+    /// Returns the earliest instant of a release. Before, the workload may not have noticed the
+    /// loss of leadership, or another candidate may still lead after a rollback.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);
         noticed.max(self.waits.quarantine).unwrap_or_default()

@@ -98,7 +98,7 @@ impl Contender {
         LastStep::Exit
     }
 
-    /// Returns the claim of the exited process as it must be released, if the lease names it.
+    /// Returns the exited process's claim to release, if the lease names this claim.
     pub(super) fn exited_claim(&self) -> Option<EndedClaim> {
         let (exited, lease) = (self.claims.exited?, self.view.lease()?);
         let head_start = head_start_of_standby(&self.view).filter(|_| !lease.paused);
@@ -110,7 +110,8 @@ impl Contender {
         unseen || self.exited_claim().is_some()
     }
 
-    /// Returns when an unsupervised workload has had time to notice the exit of its daemon.
+    /// Returns the instant by which an unsupervised workload has had time to notice the exit of its
+    /// daemon.
     pub(super) fn exit_noticed_at(&self) -> Option<BootTime> {
         let exited = self.claims.exited?;
         Some(exited.demoted_at + planted!(ExitUnnoticed, Duration::ZERO, self.drain_time()))
