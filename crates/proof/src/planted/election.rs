@@ -183,9 +183,9 @@ mutations! {
         "a request does not change the revision",
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
-    /// The guard in another container obeys the last order of its earlier connection.
+    /// The guard in another container applies the last order of its earlier connection.
     OldOrderObeyed:
-        "a guard that connects again obeys no order of an earlier connection",
+        "a guard that connects again applies no order of an earlier connection",
     TwoGuardsOrdered:
         "a daemon uses one guard at a time, from whichever pod",
     /// The connection of any guard proves that the workload of another guard is gone.

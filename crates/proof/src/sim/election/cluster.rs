@@ -50,7 +50,7 @@ pub(super) struct Machine {
     /// its acquisitions leave the field `standby` unchanged.
     pub(super) stands_by: bool,
     pub(super) priority: u32,
-    /// A restarted candidate releases the claim of its predecessor, and does not lead again first.
+    /// A restarted candidate releases the claim of its predecessor instead of leading again.
     pub(super) releases_predecessor: bool,
     /// The workload of a new candidate is not ready at first.
     pub(super) ready_late: bool,

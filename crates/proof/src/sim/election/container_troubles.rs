@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Injects a fault of a guard into the container of the guard.
+    /// Applies a guard's fault to the guard's container.
     pub(super) fn trouble_container(&mut self, c: usize, fault: Fault, until: u64) {
         match fault {
             Fault::GuardKilled | Fault::BothKilled | Fault::ContainerKilled => {
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Ends the faults of containers. Events that wait for a frozen process happen soon.
+    /// Ends the faults of containers. Events that waited for a frozen process then happen soon.
     pub(super) fn heal_containers(&mut self) {
         for c in 0..self.own.containers.len() {
             let container = &mut self.own.containers[c];

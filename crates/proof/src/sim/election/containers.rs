@@ -1,16 +1,17 @@
 //! Supervision in two containers of a pod: the daemon runs in one container, the guard and its
 //! child in the other. A socket on the volume of the status directory connects them.
 //!
-//! The guard is process 1 of its container. It obeys only the orders of its current connection, at
-//! most one start per connection. When the connection closes, the guard ends its child, records
-//! `gone`, lets the claim lock go, and connects again. The daemon uses one guard at a time, and
-//! contends only while a guard is connected. A closed connection proves nothing to the daemon. The
-//! workload is gone if the guard reports this or connects again, or if the guard has exited: the
-//! kernel reports the exit of process 1 only after all other processes of its container have
-//! exited. The daemon waits for the guard that it ordered last, because that guard's record may be
-//! written late.
+//! The guard is process 1 of its container. The guard applies only the orders of its current
+//! connection, and starts a child at most once per connection. When the connection closes, the
+//! guard ends its child, records `gone`, releases the claim lock, and connects again. The daemon
+//! uses one guard at a time, and contends only while a guard is connected. A closed connection
+//! proves nothing to the daemon. The daemon has proof that the workload is gone once the guard
+//! reports this, connects again or has exited. The kernel reports the exit of process 1 only after
+//! all other processes of its container have exited. The daemon waits for the guard that received
+//! its last order, because that guard may write its record late.
 //!
-//! A frozen container stops the guard and its child alike. A machine of this form is never forked.
+//! Freezing a container stops both the guard and its child. Machines with these containers are
+//! never forked.
 
 use super::child::Child;
 use super::cluster::World;
@@ -22,9 +23,9 @@ use crate::election::mutation::planted;
 use crate::election::{Claim, Input, Terms, Token};
 use crate::proof::sim::MS;
 
-/// Maximum time until a guard has connected to a daemon that runs.
+/// Maximum time that a guard takes to connect to a running daemon.
 const CONNECTS_MAX: u64 = 500 * MS;
-/// Maximum time until the other end of a connection or a file is noticed.
+/// Maximum time until a process notices an order, an exit, or the closing of a connection.
 const NOTICED_MAX: u64 = 20 * MS;
 
 /// A container with a guard. It restarts under the same number.
@@ -35,7 +36,7 @@ pub(super) struct Container {
     pub(super) runs: bool,
     pub(super) frozen_until: u64,
     pub(super) connection: Option<Connection>,
-    /// The guard of the last order, until it has let the claim lock go.
+    /// The guard of the last order, until this guard has released the claim lock.
     pub(super) guard: Option<usize>,
     ordered_last: Option<usize>,
     pub(super) restarts: u32,
@@ -43,7 +44,8 @@ pub(super) struct Container {
     pub(super) started: u64,
 }
 
-/// One end of a connection: the daemon's number or the container's, and the connection's own.
+/// One end of a connection: the number of the peer, which is a daemon or a container, and the
+/// serial number of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Connection {
     pub(super) peer: usize,
@@ -95,7 +97,7 @@ impl World {
         self.input(process, Class::Machine, Input::Health { healthy });
     }
 
-    /// Lets each guard of a directory that is not connected connect soon.
+    /// Makes each unconnected guard of a directory connect soon.
     pub(super) fn invite(&mut self, directory: usize) {
         for c in 0..self.own.containers.len() {
             if self.own.containers[c].directory == directory {
@@ -116,7 +118,8 @@ impl World {
         if awake > self.now {
             return self.at(awake, move |world| world.connects(c));
         }
-        // The daemon waits for the guard that it ordered last, which may write its record late.
+        // The daemon waits for the guard that received its last order, which may write its record
+        // late.
         let open = self.processes[daemon].ordered;
         let same = |g: usize| self.own.guards[g].container() == Some(c);
         let of_other = open.is_some_and(|g| !same(g) || self.own.guards[g].exited);
@@ -186,7 +189,8 @@ impl World {
         }
     }
 
-    /// Sends an order to a guard that has closed its connection, which the daemon has not noticed.
+    /// Sends an order over a connection that the guard has closed, before the daemon notices the
+    /// closing.
     fn order_lost(&mut self, process: usize, order: (Claim, Token, Terms), closed: Connection) {
         self.coverage.hit(Hit::Path(Path::OrderLost));
         let container = &self.own.containers[closed.peer];
@@ -202,7 +206,7 @@ impl World {
         self.notice_exit(g);
     }
 
-    /// Notes the guard of an order that a container has received.
+    /// Records the guard of an order that a container has received.
     pub(super) fn ordered(&mut self, c: usize, g: usize) {
         self.own.containers[c].guard = Some(g);
         self.own.containers[c].ordered_last = Some(g);
@@ -308,8 +312,8 @@ impl World {
         }
     }
 
-    /// Handles the end of a guard's child. The guard reports the end, records it, lets the lock go,
-    /// and connects again.
+    /// Handles the end of a guard's child. The guard reports the end, records the end, releases the
+    /// lock, and connects again.
     pub(super) fn end_order(&mut self, g: usize, c: usize) {
         let guard = &mut self.own.guards[g];
         let directory = guard.directory;
@@ -332,7 +336,8 @@ impl World {
         self.invite(directory);
     }
 
-    /// Lets the daemon notice the exit of process 1 of a container, after all others have exited.
+    /// Makes the daemon notice the exit of process 1 of a container, after all other processes have
+    /// exited.
     pub(super) fn notice_exit(&mut self, g: usize) {
         let guard = &mut self.own.guards[g];
         let left = guard.child_runs() || guard.shim().is_some();
@@ -344,7 +349,7 @@ impl World {
         }
     }
 
-    /// The daemon notices the exit of a guard that it ordered.
+    /// Handles the daemon's discovery that a guard with its order has exited.
     pub(super) fn exited_guard(&mut self, g: usize) {
         let Guard {
             daemon, directory, ..

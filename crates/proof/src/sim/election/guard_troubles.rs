@@ -31,7 +31,7 @@ impl World {
         self.report_killed(g);
     }
 
-    /// Lets the daemon notice the guard's exit after a moment. The daemon watches the guard's
+    /// Makes the daemon notice the guard's exit after a moment. The daemon watches the guard's
     /// pidfd.
     fn report_killed(&mut self, g: usize) {
         let at = self.now + self.own.guard_dice.between(1, WAKE_MAX);

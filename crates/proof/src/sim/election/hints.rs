@@ -125,7 +125,8 @@ impl World {
         operation
     }
 
-    /// Returns what a renewal of the process declares.
+    /// Returns the interval that a renewal of the process declares; `None` if the process writes no
+    /// hints.
     pub(super) fn declared_by_renewal(&self, process: usize) -> Option<Duration> {
         let p = &self.processes[process];
         let hints = p.hints_usable || planted!(DeclaredWithoutHints);

@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    /// Lets an operator pause the lease or make a request exactly when a candidate adopts an
+    /// Makes an operator pause the lease or make a request exactly when a candidate adopts an
     /// acquisition of unknown outcome. In half of the cases, the candidate also gets the shortest
     /// durations, and its process freezes for longer than these durations permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {

@@ -82,8 +82,7 @@ pub(super) struct Facts {
     pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
     pub(super) unhealthy: bool,
-    /// The time since when the process knows that no guard is connected, if its guard runs in
-    /// another container.
+    /// The time at which the process noticed that no guard in another container is connected.
     pub(super) alone_since: Option<BootTime>,
     /// The cooldown after a step-down request lasts until this instant, or until another claim has
     /// led with a higher token.

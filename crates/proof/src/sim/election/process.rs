@@ -94,8 +94,8 @@ pub(super) struct Process {
     pub(super) supervises: bool,
     /// This end of the connection with the guard in another container.
     pub(super) connection: Option<Connection>,
-    /// The guard in another container that was ordered last, until it has connected again or has
-    /// exited.
+    /// The guard in another container that received the last order, until this guard has connected
+    /// again or has exited.
     pub(super) ordered: Option<usize>,
     pub(super) checks_pass: bool,
     pub(super) exiting: bool,

@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Gives the guards of most supervised machines containers of their own.
+    /// Puts the guards of most supervised machines into containers of their own.
     fn contain(&mut self) {
         if self.faults.has(Fault::Contained) && !self.own.container_dice.one_in(4) {
             let last = self.machines.len() - 1;
@@ -64,7 +64,7 @@ impl World {
         machine.ready_late = ready_late && self.faults.has(Fault::Unhealthy);
     }
 
-    /// Lets the workload of a new process get ready a moment after the start.
+    /// Makes the workload of a new process become ready a moment after the start.
     fn gets_ready(&mut self, process: usize, mut rng: Rng) {
         let within = [200, 3_000, 60_000][rng.index(3)];
         let at = self.now + rng.between(1, within) * MS;
@@ -72,7 +72,7 @@ impl World {
         self.checked_at(at, process);
     }
 
-    /// Lets the checks of a workload pass from this time.
+    /// Makes the health checks of a workload pass from `time` on.
     pub(super) fn checked_at(&mut self, time: u64, process: usize) {
         self.at_or(AtPeace::Drop, time, move |world| {
             world.checked(process, true)

@@ -7,7 +7,7 @@ use super::{Violation, require};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acquisition {
-    /// How long the daemon has known that no guard is connected, or `None` if one is connected.
+    /// Time since the daemon noticed that no guard is connected; `None` if a guard is connected.
     pub(crate) alone: Option<Duration>,
 }
 
