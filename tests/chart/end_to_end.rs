@@ -63,7 +63,7 @@ fn container<'a>(pod: &'a Pod, command: &str) -> Option<&'a Container> {
     containers.chain(&spec.containers).find(runs)
 }
 
-/// Starts the container of a guard, with another path of the socket.
+/// Starts the container of a guard, with a different path of the socket.
 fn start_guard(container: &Container, directory: &Path) -> GuardContainer {
     let arguments = container.args.as_deref().unwrap();
     let dashes = arguments.iter().position(|argument| argument == "--");

@@ -1,6 +1,6 @@
 //! Goal: `leasehold bury` releases the lease of a killed daemon, so that another replica leads
-//! immediately. Without proof that the daemon has exited, it changes nothing and needs no MongoDB
-//! (I8).
+//! immediately. Without proof that the daemon has exited, `bury` changes nothing and needs no
+//! MongoDB (I8).
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -323,7 +323,7 @@ async fn without_mongodb_the_proof_is_kept_for_a_later_attempt() {
     let took = boottime_ns() - begun;
     assert_eq!(answer.code, 69, "{answer:?}");
     assert!(took < nanos(Duration::from_secs(20)), "{took} ns");
-    // Like the log of the daemon, in the same unit.
+    // The error is in JSON, like the log of the daemon in the unit.
     assert!(answer.stderr.starts_with('{'), "{answer:?}");
     let expected = "lease buried-later (token 1) not released";
     assert!(answer.stderr.contains(expected), "{answer:?}");

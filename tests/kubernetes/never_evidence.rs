@@ -1,6 +1,6 @@
-//! Goal: nothing that Kubernetes or the network says about a leader shortens the wait for its expiry
-//! (I1), because its process may still run. Method: the leader is frozen, so that it still holds the
-//! lease and would act again; the standby sees the evidence, and may list pods.
+//! Goal: nothing that Kubernetes or the network reports about a leader shortens the wait for its
+//! expiry (I1), because its process may still run. Method: the leader is frozen, so that it still
+//! holds the lease and would act again; the standby sees the evidence, and may list pods.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
@@ -72,7 +72,7 @@ fn i1_a_node_that_is_not_ready_is_never_evidence() {
     });
 }
 
-/// The server then no longer lists the leader's connections in `currentOp` either.
+/// Once the connections are closed, `currentOp` of MongoDB does not list them either.
 #[test]
 fn i1_closed_connections_are_never_evidence() {
     assert_never_evidence(async |_, proxy, _| proxy.cut());

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::process::exit_code;
 use crate::{Cgroup, Failure, Launch, Process, pid, wait};
 
-/// Time that the namespaces take on a busy machine.
+/// Maximum time until the namespaces exist on a busy machine.
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
 
 const UNSHARE: &str = "/usr/bin/unshare";
