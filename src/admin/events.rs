@@ -147,7 +147,7 @@ impl StatusEvents {
 
 impl Shown {
     /// Returns the time at which an event about `current` is due; `None` if the event would repeat
-    /// the last one.
+    /// the last event.
     fn next_due(
         &self,
         current: &Status,

@@ -121,7 +121,7 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
 /// Waits until an exact instant, even while tokio's timers are coarse (`cli/run/idle_timers.rs`).
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
-        // No timer could be created: the process is out of file descriptors.
+        // No timer could be created, because the process is out of file descriptors.
         tokio::time::sleep(instant.since(boot_now())).await;
     }
 }

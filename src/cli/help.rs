@@ -103,7 +103,7 @@ fn with_examples(command: Command, path: &str, width: usize) -> Command {
             let path = format!("{path} {}", subcommand.get_name());
             with_examples(subcommand, &path, width)
         });
-    // Set even if the text is empty: otherwise the output of --help would refer to --help.
+    // Set even if the text is empty, because otherwise the output of --help would refer to --help.
     command.after_long_help(laid_out(&text, width, &styles))
 }
 

@@ -1,6 +1,6 @@
 //! Keeps `status.json` and `status.env` up to date on a separate thread, because a hanging disk
 //! would otherwise stall renewals and delay a step-down. The thread always writes the newest
-//! status; on a slow disk, it skips older ones.
+//! status; on a slow disk, it skips older statuses.
 
 mod error_log;
 #[cfg(test)]
@@ -414,7 +414,7 @@ impl StatusWriter {
 /// The files are world-readable, because the workload may run as another user.
 const MODE: u32 = 0o644;
 
-/// Writes both files, even if writing the first one fails. A sync would cost a disk flush per
+/// Writes both files, even if writing the first file fails. A sync would cost a disk flush per
 /// renewal and is not needed: after a machine crash, a file is invalid because its boot id is old.
 fn replace_files(directory: &Path, json: &str, env: &str) -> io::Result<()> {
     let [first, second] = [(JSON_FILE, json), (ENV_FILE, env)].map(|(name, text)| {

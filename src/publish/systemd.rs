@@ -1,6 +1,6 @@
 //! Notifies systemd of readiness, status and liveness, if NOTIFY_SOCKET is set. This module opens
-//! its own socket, because the sd-notify crate's socket blocks: a service manager that does not
-//! read would stall the event loop.
+//! its own socket, because the sd-notify crate's socket blocks. With a blocking socket, a service
+//! manager that does not read would stall the event loop.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

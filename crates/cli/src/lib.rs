@@ -48,7 +48,7 @@ pub fn say(line: &str) {
     let _ = stderr.write_all(line.as_bytes());
 }
 
-/// Writes the output. A broken pipe is not an error: the reader needs no more output.
+/// Writes the output. A broken pipe is not an error, because the reader needs no more output.
 pub fn answer(text: &[u8]) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {

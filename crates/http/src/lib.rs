@@ -77,7 +77,7 @@ pub trait Site: Clone + Send + Sync + 'static {
     /// Counts a connection that failed or could not be accepted.
     fn failed(&self);
 
-    /// Counts an idle connection that was closed for a new one.
+    /// Counts an idle connection that was closed for a new connection.
     fn evicted(&self);
 }
 
@@ -216,7 +216,7 @@ pub fn probe(address: SocketAddr) -> io::Result<()> {
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // The standard library sets this option for listeners too.
+    // The standard library also sets this option for its listeners.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     Ok(rustix::net::bind(&socket, &address)?)
 }

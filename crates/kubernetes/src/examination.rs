@@ -143,7 +143,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Never returns: a task that ends has failed.
+/// Logs an error if no policy restricts the token. Never returns, because a task that ends has
+/// failed.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),

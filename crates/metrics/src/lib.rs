@@ -247,7 +247,7 @@ impl Metrics {
         self.log_lines_lost.inc_by(lines);
     }
 
-    /// Counts an HTTP connection that was evicted for a new one.
+    /// Counts an HTTP connection that was evicted for a new connection.
     pub fn http_connection_evicted(&self) {
         self.http_evictions.inc();
     }

@@ -45,7 +45,7 @@ pub(crate) struct CallReply<F> {
 
 pub(crate) struct InFlight<F> {
     timeout: Duration,
-    /// Bounds the queue of replies: a call keeps its permit until its last reply is taken.
+    /// Bounds the queue of replies, because a call keeps its permit until its last reply is taken.
     places: Arc<Semaphore>,
     sender: mpsc::UnboundedSender<(CallReply<F>, Option<OwnedSemaphorePermit>)>,
     replies: mpsc::UnboundedReceiver<(CallReply<F>, Option<OwnedSemaphorePermit>)>,

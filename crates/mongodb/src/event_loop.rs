@@ -201,7 +201,8 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
             host.calls_in_flight(calls.in_flight());
             input = loop {
                 tokio::select! {
-                    // The timer comes first: a flood of store events must not delay a deadline.
+                    // The timer comes first, because a flood of store events must not delay a
+                    // deadline.
                     biased;
                     fired = timer.fired() => {
                         fired?;

@@ -194,7 +194,7 @@ pub(crate) async fn run_on<T>(
         let servers = connecting::unanswered(uri, || collection.info().is_some());
         let servers = tokio::select! {
             servers = servers => servers,
-            // MongoDB has answered: the error of the failed call says why it refuses.
+            // MongoDB has answered, so the error of the failed call names the cause.
             _ = collection.refused() => std::future::pending().await,
         };
         match limit {

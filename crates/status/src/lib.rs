@@ -24,7 +24,7 @@ pub struct StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyWhen {
     /// The replica is ready once it has reached the store. Readiness by leadership would stall a
-    /// rolling update: the new replica leads only after the old one exits.
+    /// rolling update, because the new replica leads only after the old replica exits.
     Connected,
     /// The replica is ready only while it leads.
     Leader,

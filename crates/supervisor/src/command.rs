@@ -351,7 +351,7 @@ impl SupervisedCommand {
                     let lingered = std::mem::take(&mut self.lingers);
                     // After a freeze past the deadline, the loss may still be unnoticed.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // A newer report may have replaced the previous one before it was read.
+                    // A newer report may have replaced the previous report before it was read.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }

@@ -89,10 +89,10 @@ pub enum Operation {
         token: Token,
     },
     /// Acquire the free lease. Matches only the revision `expected`, a token lower than the new
-    /// one, and a lease that has no holder and is not paused.
+    /// token, and a lease that has no holder and is not paused.
     Acquire(Acquisition),
     /// Take over from `holder`. Matches only the revision `expected`, a token lower than the new
-    /// one, the claim `holder`, and a lease that is not paused.
+    /// token, the claim `holder`, and a lease that is not paused.
     TakeOver {
         /// Fields of the new claim.
         acquisition: Acquisition,

@@ -76,7 +76,8 @@ pub struct HolderView {
     pub token: Token,
     /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
     pub until: BootTime,
-    /// True until this candidate has seen the holder write: the holder may have died earlier.
+    /// True until this candidate has seen the holder write, because the holder may have exited
+    /// earlier.
     pub unconfirmed: bool,
 }
 

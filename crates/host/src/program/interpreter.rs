@@ -77,8 +77,8 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 enum Handlers {
     /// The registered formats.
     Visible(Vec<String>),
-    /// The kernel supports such formats, but this process cannot see which are registered: a
-    /// container cannot see the formats of its host.
+    /// The kernel supports such formats, but this process cannot see which formats are registered.
+    /// For example, a container cannot see the formats of its host.
     Hidden,
 }
 

@@ -63,7 +63,7 @@ fn written(label: Label, sent: f64) -> Reconciler {
     reconciler
 }
 
-/// Returns when `wanted` is next written after `now` if nothing else happens.
+/// Returns the time of the next write of `wanted` after `now` if nothing else happens.
 fn next_write(reconciler: &mut Reconciler, wanted: Label, now: BootTime) -> BootTime {
     match reconciler.step(wanted, now) {
         LabelStep::Write(_) => now,

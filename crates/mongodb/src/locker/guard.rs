@@ -56,7 +56,7 @@ pub struct Lock {
     options: LockerOptions,
     client: LockClient,
     cache: Arc<Mutex<(Token, Observations)>>,
-    /// Counts the running contenders: each owns a receiver.
+    /// Counts the running contenders, because each contender owns a receiver.
     contenders: watch::Sender<()>,
 }
 
@@ -183,8 +183,8 @@ impl Lock {
     }
 }
 
-/// An acquired lock. Prefer [`LockGuard::release`] to dropping the guard: a drop releases the lock
-/// in the background, and only if the runtime still runs.
+/// An acquired lock. Prefer [`LockGuard::release`] to dropping the guard, because a drop releases
+/// the lock in the background, and only if the runtime still runs.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub struct LockGuard {

@@ -90,7 +90,8 @@ impl StoreHealth {
         self.writes.as_ref().map(|failing| &failing.newest)
     }
 
-    /// Returns when reads or writes will have failed for `patience`; `None` while both succeed.
+    /// Returns the instant at which reads or writes will have failed for `patience`; `None` while
+    /// both succeed.
     pub fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         let since = self.failing().map(|failing| failing.since).min();
         since.map(|since| since + patience)

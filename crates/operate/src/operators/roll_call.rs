@@ -403,7 +403,8 @@ impl RollCalls {
         aged.collect()
     }
 
-    /// Returns when the newest roll call counts as not answered; `None` before the first.
+    /// Returns the instant from which the newest roll call counts as unanswered; `None` before the
+    /// first roll call.
     pub(super) fn overdue_at(&self) -> Option<BootTime> {
         self.called
             .values()

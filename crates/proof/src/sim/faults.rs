@@ -107,7 +107,7 @@ pub(super) struct Planned<F> {
 
 /// Draws the faults of a run. One fault is drawn for each instant, in proportion to the relative
 /// frequencies of the faults. If this fault is disabled, nothing happens at this instant. `gap`
-/// returns the time from a given instant to the next one; the first call gets 0.
+/// takes an instant, which is 0 in the first call, and returns the time until the next instant.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

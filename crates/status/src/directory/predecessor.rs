@@ -23,7 +23,8 @@ const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 pub enum Unproven {
     /// A command or hook with this process id, or a descendant of it, may still run.
     MayRun(i32),
-    /// The record does not list the children: it is damaged or from an earlier version.
+    /// The record does not list the children, because the record is damaged or from an earlier
+    /// version.
     NotRecorded,
     /// A status file of the previous daemon cannot be removed. The file's deadline may be in the
     /// future.

@@ -77,8 +77,8 @@ impl Contender {
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        // Other reasons need no cooldown: an unhealthy candidate stays out until its workload is
-        // healthy, and a leader that gave way contends again after the reservation.
+        // Other reasons need no cooldown, because an unhealthy candidate stays out until its
+        // workload is healthy, and a leader that gave way contends again after the reservation.
         let asked = matches!(stopped.reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
             self.cool_down(stopped.tenure.token, now);
@@ -136,7 +136,8 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // Sends no release: it would depose a forked VM that leads with this claim.
+            // Sends no release, because a release would depose a forked VM that leads with this
+            // claim.
             CauseOfLoss::Rejected => {
                 // On a cloned directory, another process may lead with the claim.
                 turn.effects.push(self.record.set(None, &self.view));

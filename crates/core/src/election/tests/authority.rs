@@ -134,7 +134,7 @@ fn a_hung_renewal_is_joined_by_one_more_when_the_primary_changes() {
     assert_eq!(a.valid_until(), at(4) + seconds(18));
 }
 
-/// Returns a leader with a renewal sent at 3 s and a second one at 4 s, and the store.
+/// Returns a leader with renewals sent at 3 s and 4 s, and the store.
 fn renewing_twice() -> (Node, Stored) {
     let (mut a, stored) = leader("a", at(0));
     a.tick(at(3));

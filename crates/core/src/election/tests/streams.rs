@@ -15,7 +15,7 @@ fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
 #[test]
 fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // The stream of b reports none of the renewals; the last one is sent at second 12.
+    // The stream of b reports none of the renewals; the last renewal is sent at second 12.
     for second in 1..=12 {
         a.run(at(second), &mut stored);
         deaf(&mut b, second, second, &mut stored);

@@ -1,5 +1,5 @@
 //! Holding the lock. Acknowledged writes extend authority, counted from before each write was sent
-//! (I2). Until the first one, a grant gives provisional authority (see `grant.rs`).
+//! (I2). Until the first acknowledged write, a grant gives provisional authority (see `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};

@@ -77,7 +77,7 @@ pub(super) trait PrimaryObserver: Send + Sync {
 
 pub(super) enum SendError {
     Unsent(Failure),
-    /// Nothing was sent: the connection string leads to a different deployment.
+    /// Nothing was sent, because the connection string leads to a different deployment.
     Elsewhere(Failure),
     /// Nothing was sent, because the server did not report its identity.
     Unverified(mongodb::error::Error),

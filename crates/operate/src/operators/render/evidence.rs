@@ -143,8 +143,8 @@ impl Evidence {
 pub(in crate::operators) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
     let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
     let ended = lease.history.last().map(|last| last.ended_at);
-    // The time before the last action does not count: a resume ends a pause, and a repair may
-    // create the lease.
+    // The time before the last action does not count, because a resume ends a pause, and a repair
+    // may create the lease.
     let acted = lease.actions.last().map(|action| action.at);
     since(ended.max(acted).filter(|_| is_free)?).filter(|free| *free >= UNCLAIMED_AFTER)
 }

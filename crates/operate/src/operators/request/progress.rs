@@ -281,8 +281,8 @@ impl Progress {
         self.silence.lose_sight(now);
     }
 
-    /// Returns when the lease expires if the holder does not renew it. Only a pause waits for this;
-    /// returns `None` for other requests.
+    /// Returns the instant at which the lease expires if the holder does not renew the lease. Only
+    /// a pause waits for this; returns `None` for other requests.
     pub(super) fn expires(&self) -> Option<BootTime> {
         let duration = self.before.lease_duration();
         let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;

@@ -66,7 +66,8 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     Some(Bson::Boolean(answer))
 }
 
-/// Compares two binaries or numbers. Other types need no order: the filters also check types.
+/// Compares two binaries or numbers. Other types need no order, because the filters also check
+/// types.
 fn order(left: Option<&Bson>, right: Option<&Bson>) -> Option<Ordering> {
     match (left?, right?) {
         (Bson::Binary(left), Bson::Binary(right)) => {

@@ -24,8 +24,9 @@ use leasehold_core::election::{BootTime, Timings};
 const LOGIN_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Delay before the client asks again which product the server is, if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Maximum size of one store's connection pool. Sufficient for all calls in flight, the change
-/// stream, and the previous stream while it closes, so that a renewal never waits for a connection.
+/// Maximum size of one store's connection pool. The size suffices for all calls in flight, the
+/// change stream, and the previous stream while it closes, so that a renewal never waits for a
+/// connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]

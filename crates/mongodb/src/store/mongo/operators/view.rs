@@ -125,7 +125,7 @@ impl LiveView {
         }
     }
 
-    /// Returns when MongoDB last answered.
+    /// Returns the time of MongoDB's last answer.
     pub fn last_answer(&self) -> LastAnswer {
         self.last_answer.clone()
     }

@@ -119,7 +119,7 @@ impl Certificates {
         until.ok_or_else(|| Failure::new(kind, "renew it"))
     }
 
-    /// Returns when the client certificate expires, if there is one.
+    /// Returns the expiry date of the client certificate, if there is one.
     pub fn client(&self) -> Option<SystemTime> {
         let (end_entity, others) = self.client.split_first()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
