@@ -1,6 +1,7 @@
 //! Runs work on one replica at a time: `cargo run --example elector -- mongodb://…`.
 //!
-//! Start it twice: the second process works after the first one has released the lease.
+//! Start this program twice. The second process works once the first process has released the
+//! lease.
 
 #![allow(clippy::print_stdout, reason = "the example shows what it does")]
 

@@ -32,7 +32,7 @@ fn leads(directory: &Path) -> Option<i64> {
     {
         return None;
     }
-    // Read the clock after the file: the process may have been frozen in between.
+    // Read the clock after the file, because the process may have been frozen in between.
     let deadline = status["valid_until_boottime_ns"].as_i64()?;
     let now = clock_gettime(ClockId::Boottime);
     let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;

@@ -115,8 +115,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The lock may stay held for a moment: a child that another test has just forked keeps this
-/// process's descriptors open until the child executes its program.
+/// The lock may stay held for a moment, because a child that another test has just forked keeps
+/// this process's descriptors open until the child executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), CommandError> {
     let mut opened = StatusDirectory::open(path, &orders());
     eventually("the directory is not locked", || {

@@ -318,8 +318,8 @@ fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -
     ]
 }
 
-/// Counts the commands per acquisition. Ignores getMore commands: a contender repeats them while it
-/// waits on a change stream, so their number only reflects the waiting time.
+/// Counts the commands per acquisition. Ignores getMore commands, because a contender repeats them
+/// while it waits on a change stream, so their number only reflects the waiting time.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)
@@ -376,8 +376,8 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// Returns when each command began and ended. Panics if two commands ran at once, in violation of
-/// mutual exclusion.
+/// Returns the start and end times of each command. Panics if two commands ran at once, in
+/// violation of mutual exclusion.
 pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();

@@ -135,7 +135,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // Read the clock before the file: the observer notices the change at this time.
+        // Read the clock before the file, because the observer notices the change at this time.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)

@@ -159,8 +159,8 @@ async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     last_ns
 }
 
-/// Observes the files until `end_ns`. Returns when each lease's old leadership ended and its new
-/// leadership began.
+/// Observes the files until `end_ns`. Returns the end of each lease's old leadership and the start
+/// of its new leadership.
 async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said> {
     let mut said = vec![Said::default(); tokens.len()];
     while let Some(left) = end_ns.checked_sub(boottime_ns()) {

@@ -231,8 +231,8 @@ fn all_users_with_the_role_are_restricted_except_nodes_and_administrators() {
                 assert_contains(&refused.await, not_own);
             }
         }
-        // Both service accounts have tokens of pods with no lease, the second one in a pod whose
-        // name is the name of a replica.
+        // Both tokens belong to pods without a lease. The pod of the second token has the name of a
+        // replica.
         for (pod, name) in [(&stranger, "stranger"), (&foreign, "own")] {
             let pods = installed.pods(installed.client_of(pod).await);
             for patch in [&annotated, &leader, &follower] {

@@ -236,7 +236,7 @@ fn a_pod_whose_container_cannot_be_supervised_is_refused_with_the_reason() {
             let refused = refused.expect_err(&spec.to_string());
             assert!(refused.contains(reason), "{spec}: {refused}");
         }
-        // The annotation alone requests nothing: the lease has no name.
+        // The annotation alone requests nothing, because the lease has no name.
         let mut alone = foreign_pod("alone", &plain);
         alone.metadata.annotations = Some([(SUPERVISE.to_owned(), "app".to_owned())].into());
         let refused = create(&installed, &alone, true).await.unwrap_err();

@@ -1,7 +1,7 @@
 //! Goal: after an operator drops and recreates a user, or revokes and restores its role, the user's
-//! processes recover without a restart. The driver does not recover by itself: the server logs out
-//! the user's connections, but the driver keeps using them. Method: start each kind of long-lived
-//! process, then drop its user.
+//! processes recover without a restart. The driver does not recover by itself, because the server
+//! logs out the user's connections, but the driver keeps using them. Method: start each kind of
+//! long-lived process, then drop its user.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

@@ -122,8 +122,8 @@ fn facts(place: &Place, tool: Tool, script: &str) -> Facts {
 
 fn parsed(scene: &Scene<'_>, seen: &str) -> Facts {
     let directory = scene.directory.display().to_string();
-    // The situation creates a time namespace for each tool. The kernel gives it the number of the
-    // last one only if no other process has created a namespace meanwhile.
+    // The situation creates a time namespace for each tool. The kernel gives the new namespace the
+    // number of the previous namespace only if no other process has created a namespace meanwhile.
     let own_time = scene.read("time").trim().to_owned();
     // Use only the signal fields of a copied /proc/self/status.
     let is_copy = seen.starts_with("Name:");

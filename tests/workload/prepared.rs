@@ -144,8 +144,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     };
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
     let (prepared, ..) = prepare(&fixture, script).await;
-    // The lock may stay held for a moment: a child that another test has just forked keeps this
-    // process's descriptors open until the child executes its program.
+    // The lock may stay held for a moment, because a child that another test has just forked keeps
+    // this process's descriptors open until the child executes its program.
     eventually("the waiting guard does not hold the lock", free).await;
     eventually("this process has locked the file", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -154,8 +154,8 @@ impl Electors {
         electors
     }
 
-    /// Returns when a lease's holder sent its last successful renewal, on CLOCK_BOOTTIME. The API
-    /// server runs on this machine, so both use one clock.
+    /// Returns the time on CLOCK_BOOTTIME at which a lease's holder sent its last successful
+    /// renewal. The API server runs on this machine, so both use one clock.
     async fn renewed(&self, lease: &str) -> u64 {
         let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
         let lease = leases.get(lease).await.expect("the API server answers");

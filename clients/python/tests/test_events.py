@@ -69,7 +69,7 @@ class Streams(unittest.TestCase):
                     self.assert_ended(term)
                     self.assertIsNone(follower.token())
                 else:
-                    # The follower ignores this event and applies the next one.
+                    # The follower ignores this event and applies the next event.
                     stream.sendall(event(token=8))
                     eventually(lambda: follower.token() == 8)
                 follower.close()

@@ -271,9 +271,10 @@ impl World {
         self.profile.election() + timings.lease_duration + timings.loss_grace + polls + BUSY
     }
 
-    /// True if two faults must not strike together: they have the same target, or one of them edits
-    /// the document. Faults on a daemon and on its guard count as the same target, because no
-    /// process can end the command while both are frozen or killed (docs/protocol.md, I5).
+    /// True if two faults must not strike together, because they have the same target, or one of
+    /// them edits the document. Faults on a daemon and on its guard count as the same target,
+    /// because no process can end the command while both are frozen or killed (docs/protocol.md,
+    /// I5).
     pub(crate) fn together_excluded(&self, one: &Fault, other: &Fault) -> bool {
         let targets = [one, other].map(Fault::target);
         // A restored document is safe only if all candidates have seen the newest token, so no

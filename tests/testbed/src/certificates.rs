@@ -53,7 +53,7 @@ impl Certificates {
         certificates
     }
 
-    /// Replaces the server's certificate and key with new ones from the same authority.
+    /// Replaces the server's certificate and key with a new pair from the same authority.
     pub fn renew_server(&self) {
         self.issue("server", "servers", "leasehold server");
     }

@@ -72,8 +72,9 @@ fn next_number() -> u16 {
 }
 
 /// Returns true if this process can bind the port, so no process listens on it. The probe itself
-/// never listens: a child that another thread forks holds a copy of the probe until the child
-/// executes its program, and a listening copy would prevent the port's owner from binding the port.
+/// never listens, because a child that another thread forks holds a copy of the probe until the
+/// child executes its program, and a listening copy would prevent the port's owner from binding the
+/// port.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }
