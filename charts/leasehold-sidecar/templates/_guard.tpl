@@ -1,8 +1,8 @@
 {{/*
 Supervisor mode in two containers: leasehold is a native sidecar, and a guard runs the workload in the workload's container and image. The sidecar
 sends its orders through a socket in the status directory. The workload's container has no connection string and no token. An init container
-copies the guard's program into that container. The guard is process 1 of the container, so the pod must not set `shareProcessNamespace` or
-`hostPID`.
+copies the guard's program into a volume that the workload's container mounts. The guard is process 1 of its container, so the pod must not set
+`shareProcessNamespace` or `hostPID`.
 */}}
 
 {{/* Items of `initContainers`: the installer, and the sidecar that runs the workload through the guard. */}}

@@ -1,6 +1,6 @@
 {{/*
 Supervisor mode in one container: leasehold runs the workload itself, in the workload's container and image. An init container copies the program
-into that container. See _guard.tpl for supervisor mode in two containers.
+into a volume that this container mounts. See _guard.tpl for supervisor mode in two containers.
 */}}
 
 {{/* An item of `initContainers`: leasehold's image copies its program into the volume. */}}

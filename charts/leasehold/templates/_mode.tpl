@@ -8,7 +8,7 @@ lock
 {{- end -}}
 
 {{/*
-"true" where leasehold runs the workload itself; else nothing. Refuses values that would have another effect in this mode.
+"true" if leasehold runs the workload, otherwise empty. Refuses values that would have another effect in this mode.
 */}}
 {{- define "app.supervised" -}}
 {{- if hasPrefix "supervisor" .Values.mode -}}
