@@ -95,7 +95,7 @@ fn start(daemon: &Daemon, attack: Attack) -> Hostile {
     started.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Returns the send time of each renewal in a trace, and the seconds until its answer.
+/// Returns the start of each renewal in a trace, and the seconds until its answer.
 fn renewals(trace: &Path) -> Vec<(u64, f64)> {
     let text = fs::read_to_string(trace).expect("a trace");
     let lines = text

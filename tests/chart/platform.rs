@@ -1,4 +1,4 @@
-//! Goal: settings that platform teams prescribe reach every object or pod that they are about, and
+//! Goal: settings that platform teams prescribe reach every object or pod that they concern, and
 //! the chart refuses settings that would block a drain or route to nothing. Method: parses helm's
 //! output with the settings off, at their defaults, and with other values. The installation
 //! `platform` is also applied to a real API server in published.rs.

@@ -19,7 +19,8 @@ use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_clu
 const LABEL_WAIT: Duration = Duration::from_millis(400);
 /// Delay of the demotion by the proxy, well below `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
-/// A label that changes within this time after the signal certainly changes within `label_wait`.
+/// If a label changes within this time after the signal, the change is certainly within
+/// `label_wait`.
 const IN_TIME: Duration = Duration::from_millis(350);
 const HAND_OFFS_MAX: usize = 20;
 

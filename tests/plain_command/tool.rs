@@ -214,7 +214,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     eventually_or(what, String::new, condition);
 }
 
-/// Waits for a condition. After a timeout, fails with this description of what was seen.
+/// Waits for a condition. After a timeout, fails with the description that `seen` returns.
 pub(crate) fn eventually_or(
     what: &str,
     seen: impl Fn() -> String,

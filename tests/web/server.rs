@@ -72,7 +72,7 @@ impl Server {
         self.log.lock().unwrap().contains(text)
     }
 
-    /// Returns what the server logged after this text.
+    /// Returns the log of the server after this text.
     pub(crate) fn log_after(&self, text: &str) -> String {
         let log = self.log.lock().unwrap();
         let (_, after) = log.split_once(text).expect("the text is logged");

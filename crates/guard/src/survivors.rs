@@ -41,7 +41,7 @@ pub(super) fn namespace(kind: &str) -> u64 {
 }
 
 /// Returns true if one of these may run: `leader`, a process of its group or session, or a process
-/// whose environment has a variable (`NAME=VALUE`) for which `mark` is true.
+/// whose environment contains a variable (`NAME=VALUE`) that `mark` accepts.
 pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")

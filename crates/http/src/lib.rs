@@ -48,8 +48,8 @@ pub const BODY_BYTES_MAX: usize = 1024;
 /// Timeout for receiving the head of the next request, including idle time. A longer timeout would
 /// be useless, because Prometheus scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a connection accepts new requests. Prevents a client from keeping one of the
-/// [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
+/// Maximum age at which a connection accepts new requests. Prevents a client from keeping one of
+/// the [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Timeout for receiving a body, and for sending the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);

@@ -28,7 +28,7 @@ pub(super) struct ContenderLog {
     pub(super) lock: ResourceName,
     pub(super) identity: Identity,
     pub(super) retry_interval: Duration,
-    /// How long the first call is retried.
+    /// Time limit for retries of the first call.
     pub(super) patience: Duration,
     pub(super) messages: JobMessages,
     pub(super) cache: ObservationCache,

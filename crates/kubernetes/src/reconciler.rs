@@ -11,7 +11,7 @@ pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// Timeout for a write in flight whose value is outdated. A step-down waits 250 ms for the label,
 /// so a demotion must soon replace a hanging promotion. A healthy API server takes 3 ms.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
-/// How long an abandoned write may still take effect. The API server ends a request after 60 s.
+/// Maximum time until an abandoned write takes effect. The API server ends a request after 60 s.
 pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 /// Interval between writes while an abandoned write may still take effect.
 pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);

@@ -142,7 +142,7 @@ impl Failure {
         self
     }
 
-    /// Returns what failed, with the server's error name and code. Names no servers or users.
+    /// Describes the failure, with the server's error name and code. Names no servers or users.
     pub fn summary(&self) -> String {
         let summary = self.kind.to_owned() + &self.server_error();
         match &*self.public {

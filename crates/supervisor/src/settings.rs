@@ -1,4 +1,5 @@
-//! Settings of hooks and health checks, into which the configuration deserializes its sections.
+//! Settings of hooks and health checks. The configuration deserializes its sections into these
+//! types.
 
 use std::ffi::OsString;
 use std::time::Duration;

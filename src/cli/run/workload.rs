@@ -61,7 +61,7 @@ impl Supervised {
         self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
     }
 
-    /// Returns what the daemon does after the program has ended by itself.
+    /// Returns the daemon's action after the program has ended by itself.
     pub(super) fn on_exit(&self, config: &Config) -> OnExit {
         match self {
             Self::Attached(_) => OnExit::Release,

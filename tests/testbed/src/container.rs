@@ -112,7 +112,7 @@ impl GuardContainer {
         self.process.exit_status().map(exit_code)
     }
 
-    /// Returns what the guard and its command wrote to standard error.
+    /// Returns the output of the guard and its command on standard error.
     pub fn logs(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

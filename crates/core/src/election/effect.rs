@@ -238,7 +238,7 @@ pub enum Notice {
         seen: Token,
         /// The token that is stored now; `None` if the document is missing.
         found: Option<Token>,
-        /// How long this candidate waits before it contends again.
+        /// Time that this candidate waits before it contends again.
         wait: Duration,
     },
     /// Another process renewed this process's claim.

@@ -113,8 +113,8 @@ impl Stopping {
         }
     }
 
-    /// Returns the instant by which readers of a stuck file have noticed the step-down. A reader
-    /// trusts the file until the file's deadline, and then notices within the delay.
+    /// Returns the latest instant at which a reader of a stuck file may notice the step-down. A
+    /// reader trusts the file until the file's deadline, and then notices within the delay.
     pub(super) fn stuck_noticed_at(&self) -> BootTime {
         match self.files {
             Files::Demoted => BootTime::default(),

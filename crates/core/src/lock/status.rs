@@ -199,7 +199,7 @@ pub enum LockNotice {
         token: Option<Token>,
         /// State of the entry.
         state: EntryState,
-        /// How long the entry was seen unchanged.
+        /// Observed time without a change of the entry.
         silent: Duration,
     },
     /// This contender's waiting or granted entry was evicted, so it joins again at the tail.

@@ -1,5 +1,5 @@
 //! Detects a missing interpreter of a script, and a missing loader of an ELF program. Reports only
-//! what execve(2) certainly refuses with ENOENT.
+//! programs that execve(2) certainly refuses with ENOENT.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -38,7 +38,7 @@ pub(super) struct ObservedLock<'a> {
     evidence: Vec<(&'a Entry, Option<Evidence>)>,
     store_now: Option<WallMillis>,
     now: BootTime,
-    /// How long MongoDB has not answered; `None` if the document is current.
+    /// Time since MongoDB's last answer; `None` if the document is current.
     unanswered: Option<String>,
 }
 

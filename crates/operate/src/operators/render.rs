@@ -378,9 +378,9 @@ pub(super) fn store_object(store: &StoreInfo) -> Value {
     })
 }
 
-/// Reasons with which a holder stopped before the recorded end. The history has only the time of
-/// the write that ended the hold. After an outage or a takeover, the holder had stopped before this
-/// write.
+/// Reasons that imply that the holder stopped before the recorded end. The history has only the
+/// time of the write that ended the hold. After an outage or a takeover, the holder had stopped
+/// before this write.
 const ENDED_EARLIER: [&str; 8] = [
     "took_over",
     "died",

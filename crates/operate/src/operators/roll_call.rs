@@ -403,8 +403,8 @@ impl RollCalls {
         aged.collect()
     }
 
-    /// Returns the instant from which the newest roll call counts as unanswered; `None` before the
-    /// first roll call.
+    /// Returns the instant at which the newest roll call begins to count as unanswered; `None`
+    /// before the first roll call.
     pub(super) fn overdue_at(&self) -> Option<BootTime> {
         self.called
             .values()

@@ -110,7 +110,7 @@ impl Contender {
         unseen || self.exited_claim().is_some()
     }
 
-    /// Returns the instant by which an unsupervised workload has had time to notice the exit of its
+    /// Returns the latest instant at which an unsupervised workload may notice the exit of its
     /// daemon.
     pub(super) fn exit_noticed_at(&self) -> Option<BootTime> {
         let exited = self.claims.exited?;

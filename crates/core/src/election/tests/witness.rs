@@ -69,7 +69,7 @@ fn a_witness_waits_until_an_unsupervised_workload_has_noticed_the_exit() {
     assert_eq!(witness.count("release"), 0);
     witness.run(at(3), &mut stored);
     assert_eq!((witness.count("release"), witness.exited), (1, true));
-    // If the workload ends before its daemon, a second suffices.
+    // If the workload ends before its daemon, one second suffices.
     let ends_first = Tunables {
         workload_ends_first: true,
         ..with_handoff(seconds(2))

@@ -189,8 +189,9 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
     bytes.map(uuid).collect()
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lease of this name. The filter
-/// does not check the holder's identity, because only a manual edit can make the identity invalid.
+/// Returns a filter that matches only documents that [`read`] accepts as a lease of this name. The
+/// filter does not check the holder's identity, because only a manual edit can make the identity
+/// invalid.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }

@@ -51,8 +51,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
 
     fn deployment(&self) -> &Arc<Deployment>;
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns the operation time from which the next stream reports changes. `None`, the default,
-    /// means after the newest majority write.
+    /// Returns the operation time at which the next stream starts. `None`, the default, means after
+    /// the newest majority write.
     fn since(&self) -> Option<Timestamp> {
         None
     }

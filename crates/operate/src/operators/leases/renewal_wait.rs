@@ -75,7 +75,8 @@ impl RenewalWait {
 
 pub(super) const ASKING: &str = "asking the candidates";
 
-/// Returns what a command waits for, renewals or only candidates, and the time limit.
+/// Describes for the user whether a command waits for renewals or only for candidates, and the time
+/// limit.
 pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<(&'static str, Duration)> {
     let renewals = renewals.map(|limit| ("waiting for renewals", limit));
     renewals.or_else(|| asks.then_some((ASKING, ANSWER_SOON)))

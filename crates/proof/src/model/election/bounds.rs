@@ -93,7 +93,7 @@ impl Kind {
     ];
 }
 
-/// How long a transfer reserves the lease for its candidate.
+/// Duration of a transfer's reservation for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
 /// Minimum duration of leadership before a leader hands over to a standby of higher priority.

@@ -19,10 +19,11 @@ pub(super) struct Life {
     /// Time from the stop signal to the child's exit; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
     pub(super) leaves: u64,
-    /// How long the child's leader outlives a killed guard. The kernel ends the leader only after
-    /// the guard's lock is free, and not at all if the leader changed its user.
+    /// Time that the child's leader continues to run after the guard was killed. The kernel ends
+    /// the leader only after the guard's lock is free, and not at all if the leader changed its
+    /// user.
     pub(super) outlives_guard: u64,
-    /// How long the processes survive SIGKILL, usually zero.
+    /// Time that the processes survive SIGKILL, usually zero.
     pub(super) survives: u64,
     pub(super) survived: bool,
 }
@@ -63,7 +64,7 @@ pub(super) enum Child {
     Gone,
 }
 
-/// How long descendants may run after the child's leader exits by itself.
+/// Time that descendants may run after the child's leader exits by itself.
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {

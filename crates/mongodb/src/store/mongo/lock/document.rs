@@ -194,8 +194,8 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if
-/// `condition` holds. The condition may rely on the shape of a lock.
+/// Returns a filter that matches only documents that [`read`] accepts as a lock of this name, and
+/// only if `condition` holds. The condition may rely on the shape of a lock.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
     let lists = all(["holders", "queue", "history", "successes"].map(|list| {
         let path = format!("${list}");

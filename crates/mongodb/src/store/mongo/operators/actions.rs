@@ -50,7 +50,7 @@ pub enum ActionKind {
     Transfer {
         /// The candidate.
         to: Identity,
-        /// How long the free lease is reserved for the candidate.
+        /// Duration of the candidate's reservation of the free lease.
         reserve: Duration,
     },
     /// Ends leadership, and prevents it until [`ActionKind::Resume`].

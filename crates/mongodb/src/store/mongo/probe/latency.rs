@@ -16,7 +16,7 @@ const SAMPLES_MAX: usize = 100;
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
 /// Maximum number of change stream positions to wait for. Each position costs a log entry.
 const POSITIONS_MAX: usize = 10;
-/// How long the server may hold a getMore without events.
+/// Maximum time that the server holds a getMore without events.
 const AWAIT: Duration = Duration::from_millis(1);
 
 /// The measured durations of one kind of call.

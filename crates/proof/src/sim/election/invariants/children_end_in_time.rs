@@ -23,9 +23,9 @@ pub(crate) struct Running {
     /// A deadline that had passed when the guard checked it. The guard then ends the child, even
     /// if its daemon already knows that the claim continues.
     pub(crate) passed: Option<BootTime>,
-    /// How long the guard has run without a pause; `None` if the guard does not run.
+    /// Time that the guard has run without a pause; `None` if the guard does not run.
     pub(crate) guarded: Option<Duration>,
-    /// How long the daemon has run without a pause; `None` if the daemon does not run.
+    /// Time that the daemon has run without a pause; `None` if the daemon does not run.
     pub(crate) kept: Option<Duration>,
     /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,

@@ -8,7 +8,7 @@ use super::{Violation, require};
 /// A guard that has not killed its child although the deadline passed some time ago.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
-    /// How long the guard has run since the newest order arrived. `None` if the guard does not run
+    /// Time that the guard has run since the newest order arrived. `None` if the guard does not run
     /// or the order has not arrived.
     pub(crate) runs: Option<Duration>,
     /// Maximum time that a process needs to act after it continues.

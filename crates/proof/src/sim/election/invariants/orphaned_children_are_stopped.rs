@@ -9,7 +9,7 @@ use super::{Violation, require};
 pub(crate) struct Orphan {
     /// The guard has sent the child a stop signal or SIGKILL, or the child's leader has exited.
     pub(crate) asked: bool,
-    /// How long the guard has been able to send the signal.
+    /// Time during which the guard could send the signal.
     pub(crate) alone: Duration,
     /// Maximum time that a process needs to act after it continues.
     pub(crate) wake_max: Duration,

@@ -9,7 +9,7 @@ const ACTS_MAX: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
-    /// How long the daemon has run since it should have given up the start.
+    /// Time that the daemon has run since it should have given up the start.
     pub(crate) lasts: Duration,
 }
 
