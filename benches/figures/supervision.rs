@@ -43,7 +43,7 @@ struct Life {
     ended_ns: Option<u64>,
 }
 
-/// The times of the rounds, in each of which the leader's daemon ended.
+/// The times of the rounds. In each round, the leader's daemon ended.
 #[derive(Debug, Default)]
 struct Rounds {
     /// From the end of the daemon until the next command runs.

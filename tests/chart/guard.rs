@@ -101,7 +101,7 @@ fn the_workload_reads_no_secret_of_leasehold() {
         assert_eq!(pod["automountServiceAccountToken"], false);
         assert!(!workload.to_string().contains("serviceaccount"));
         assert_reads_no_secret(pod, workload);
-        // The sidecar has all of them.
+        // The sidecar mounts these volumes.
         let sidecar = objects.daemon()["volumeMounts"].as_array().unwrap();
         let names: Vec<_> = sidecar.iter().map(|mount| &mount["name"]).collect();
         for name in ["leasehold-status", "leasehold-mongodb", "leasehold-token"] {

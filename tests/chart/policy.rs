@@ -264,7 +264,7 @@ fn the_token_has_only_the_rights_of_the_role() {
                 let client = installed.client_of(&pod).await;
                 found(&format!("{source} {change}"), async || {
                     let mut found = rights(client.clone(), &installed.namespace).await;
-                    // The verbs that the policies of the cluster select accounts by.
+                    // The verbs that the cluster's policies use to select accounts.
                     found.retain(|right| !MARKS.contains(&right.as_str()));
                     (found == expected).then_some(())
                 })

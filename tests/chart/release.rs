@@ -422,7 +422,8 @@ fn a_namespace_administrator_can_install_as_documented() {
             .helm(&["uninstall", "orders", tenant[0], tenant[1]])
             .unwrap();
 
-        // The administrator may bind, but not have or grant, the permissions.
+        // The administrator may bind the permissions, but does not have them and may not grant
+        // them.
         let no_policy = [
             "--set",
             "leasehold.policy.create=false,leasehold.policy.existing=true",

@@ -314,7 +314,7 @@ impl Attached<'_> {
     }
 }
 
-/// Returns the path of the file in the directory of the socket, if the file is there.
+/// Returns the path of the file in the directory of the socket, if the file exists.
 fn in_directory_of(socket: &Path, file: &Path) -> Option<PathBuf> {
     let here = socket.parent()?.join(file.file_name()?);
     here.exists().then_some(here)

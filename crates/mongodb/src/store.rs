@@ -36,8 +36,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
 
-    /// Answers the newest roll call, with the candidate's status when the answer is sent. An earlier
-    /// answer may delay this one, and the candidate may lose its authority meanwhile.
+    /// Answers the newest roll call, with the candidate's status when the answer is sent. An
+    /// earlier answer may delay the newest answer, and the candidate may lose its authority
+    /// meanwhile.
     fn answer_roll_call(&self, status: watch::Receiver<Status>);
 }
 

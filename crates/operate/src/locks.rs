@@ -20,7 +20,8 @@ use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
-/// Accepted, since scripts pass the flags of `lock` on; hidden, since these commands hold nothing.
+/// A key whose flag is accepted, because scripts pass the flags of `lock` on, but hidden, because
+/// these commands hold nothing.
 const IDENTITY: &str = "identity.name";
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 

@@ -1,5 +1,6 @@
 //! `leasehold replicas`: asks every replica of a lease over HTTP, and checks that exactly one
-//! leads. MongoDB cannot show this: replicas with different stores could each lead on one.
+//! leads. MongoDB cannot show this, because replicas with different stores could each lead on their
+//! own store.
 
 mod asking;
 #[cfg(test)]
@@ -359,7 +360,8 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let contend = args.lease().is_none_or(is_wanted);
     let is_paused = |state: &&ReplicaStatus| state.role == Role::Paused.as_str();
     match leaders.len() {
-        // The other lease is already a problem; who leads it was not asked.
+        // The other lease is already reported as a problem. The leader of the other lease was not
+        // asked for.
         0 if !contend => {}
         0 if states.iter().any(is_paused) => problem(
             "paused, so no replica leads".to_owned(),

@@ -131,7 +131,8 @@ pub struct DocumentHolder {
     pub identity: String,
     /// The holder's fencing token.
     pub token: i64,
-    /// True until this candidate has seen the holder write, because the holder may have died earlier.
+    /// True until this candidate has seen the holder write, because the holder may have exited
+    /// earlier.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,
 }

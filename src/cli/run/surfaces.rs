@@ -137,7 +137,7 @@ impl Surfaces for DaemonSurfaces {
 pub(super) struct StatusFollower {
     lease: ResourceName,
     files: Arc<StatusFileHandle>,
-    /// Token of the holder that the first read showed, which may have died before.
+    /// Token of the holder that the first read showed. This holder may have exited before the read.
     recorded_token: Token,
     highest_leader_token: Token,
     last: Option<Status>,

@@ -240,7 +240,8 @@ impl Contender {
             (WriteInFlight::Releasing { claim, .. }, Outcome::Applied(found)) => {
                 self.claims.remove_ended(claim);
                 if self.record.claim == Some(claim) {
-                    // A restored document may contain the claim again.
+                    // The record must no longer name the claim, because a restored document may
+                    // contain the claim again.
                     turn.effects.push(self.record.set(None, &self.view));
                 }
                 self.observe_written(found, turn);

@@ -25,7 +25,8 @@ pub(in super::super) struct RenewalWait {
 }
 
 impl RenewalWait {
-    /// Returns the times for lists. By default, a list waits only for holders in doubt.
+    /// Returns the times for lists. By default, a list waits only for holders whose state is
+    /// uncertain.
     pub(super) fn of_list(observe: Option<Duration>, ask: Ask) -> Self {
         let all = observe.unwrap_or(OBSERVE_DEFAULT);
         Self {

@@ -157,7 +157,7 @@ impl Evidence {
     }
 }
 
-/// Returns true if a date is further in the future than a live holder's clock may well be.
+/// Returns true if a date is further in the future than the clock of a live holder plausibly is.
 fn is_far_ahead(last_write_ago: Option<i64>, lease_duration: Duration) -> bool {
     let ahead = last_write_ago.map(|ago| Duration::from_millis(ago.min(0).unsigned_abs()));
     ahead.is_some_and(|ahead| ahead > lease_duration / 4)

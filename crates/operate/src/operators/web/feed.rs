@@ -152,8 +152,8 @@ pub(super) fn row(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime) -
     }
 }
 
-/// Milliseconds since a holder's last renewal; true if that renewal was observed; otherwise the
-/// date of the holder's last renewal.
+/// Age of a holder's last renewal: the milliseconds, true if the renewal was observed, and, if it
+/// was not observed, its date.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 
