@@ -128,7 +128,7 @@ impl StatusFileHandle {
     }
 
     /// Schedules a write of the claim record, with the highest token and the longest lease duration
-    /// seen. A newer call replaces an older one. Never blocks.
+    /// seen. A newer call replaces an older call. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
         self.record.send_replace(Some(ClaimRecord {
             claim,

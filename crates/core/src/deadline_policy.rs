@@ -124,7 +124,7 @@ impl DesiredState {
         Self { kill: true, ..self }
     }
 
-    /// Returns this state merged with a newer one.
+    /// Returns this state merged with a newer state.
     #[must_use]
     pub fn merged(self, newer: Self) -> Self {
         let extended = self.extended(newer.terms);

@@ -120,7 +120,8 @@ impl GuardSocket {
             &SocketAddrUnix::new(path).map_err(io::Error::from)?,
         )
         .map_err(io::Error::from)?;
-        // Not by name, because the workload may be able to replace the file with a symbolic link.
+        // Sets the mode by descriptor and not by name, because the workload may be able to replace
+        // the file with a symbolic link.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
         let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -17,7 +17,7 @@ use rustix::fs::{major, minor};
 pub struct Occupant {
     pid: u32,
     name: String,
-    /// True if the process runs the same program as this one.
+    /// True if the process runs the same program as this process.
     pub is_leasehold: bool,
 }
 

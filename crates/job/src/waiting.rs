@@ -86,7 +86,7 @@ pub(super) struct LockAttempt<'a> {
 }
 
 impl<'a> LockAttempt<'a> {
-    /// `retries_left` is the number of attempts that may follow this one.
+    /// `retries_left` is the number of attempts that may follow this attempt.
     pub(super) fn new(job: Job<'a>, limits: WaitLimits, retries_left: u32) -> Self {
         let reported = Arc::new(WaitReports {
             announced: job.args.verbose.into(),

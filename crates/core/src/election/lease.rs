@@ -247,8 +247,8 @@ impl Declared {
         }
     }
 
-    /// Returns the declared duration, or the longest valid duration if the declared one is invalid.
-    /// A shorter wait would be unsafe, and an endless wait would block the lease.
+    /// Returns the declared duration, or the longest valid duration if the declared duration is
+    /// invalid. A shorter wait would be unsafe, and an endless wait would block the lease.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
@@ -303,7 +303,7 @@ impl Reservation {
 pub const HEAD_START: Duration = Duration::from_millis(50);
 /// Maximum number of [`HEAD_START`]s that a candidate of lower priority leaves to the standby.
 pub const HEAD_STARTS_MAX: u32 = 3;
-/// The longest reservation; a longer one is shortened to this duration.
+/// The longest reservation. A longer reservation is shortened to this duration.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
 /// Duration of a transfer's reservation if the request does not specify one.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);

@@ -115,7 +115,7 @@ impl Tenure {
         retry_at: BootTime,
         now: BootTime,
     ) -> RenewalReply {
-        // Not a renewal, or a renewal before the acknowledged one, which cannot match any longer.
+        // The call is not a renewal, or precedes the acknowledged renewal and can no longer match.
         if self.renewals.get(call).is_none() {
             return RenewalReply::Nothing;
         }
@@ -143,7 +143,7 @@ impl Tenure {
     }
 
     pub(super) fn applied(&mut self, call: CallId) {
-        // The renewal's revision was stored, so no earlier renewal can match any longer.
+        // The renewal's revision was stored, so earlier renewals can no longer match.
         if let Some(renewal) = self.renewals.remove_until(call) {
             self.acknowledged = renewal.revision;
             self.renewed_at = self.renewed_at.max(renewal.sent);

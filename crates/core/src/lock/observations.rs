@@ -15,7 +15,7 @@ named! {
     pub enum EntryState {
         /// Waiting in the queue.
         Waiting = "waiting",
-        /// Granted but not confirmed, so with no more than provisional authority.
+        /// Granted but not confirmed. The authority is provisional at most.
         Granted = "granted",
         /// Holding the lock.
         Held = "held",

@@ -186,7 +186,8 @@ pub enum LockEffect {
     Exit(End),
 }
 
-/// An event to report to operators. Exhaustive, because a host must decide how to report each one.
+/// An event to report to operators. Exhaustive, because a host must decide how to report each
+/// event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockNotice {

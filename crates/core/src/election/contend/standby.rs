@@ -1,7 +1,8 @@
 //! The standby is the follower that acquires first after a release, so that not all followers race.
 //! One follower registers with each leader; a follower of higher priority replaces the registered
-//! one. The registration is only a hint. If the standby has exited, the other followers acquire the
-//! lease after a [`HEAD_START`], or after up to [`HEAD_STARTS_MAX`] at a lower priority.
+//! follower. The registration is only a hint. If the standby has exited, the other followers
+//! acquire the lease after a [`HEAD_START`], or after up to [`HEAD_STARTS_MAX`] at a lower
+//! priority.
 
 use std::time::Duration;
 

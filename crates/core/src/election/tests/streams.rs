@@ -75,7 +75,7 @@ fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
     assert_eq!(b.streams_reopened, 0);
     deaf(&mut b, 6, 6, &mut stored);
     assert_eq!(b.streams_reopened, 1);
-    // Until the new stream is open, b polls and does not request another one.
+    // Until the new stream is open, b polls and does not request another stream.
     let reads = b.count("read");
     deaf(&mut b, 7, 16, &mut stored);
     let polls = b.count("read") - reads;

@@ -117,7 +117,7 @@ impl Holding {
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
-            // Acknowledgements of writes before the newest one prove nothing.
+            // Acknowledgements of writes before the newest write prove nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let is_current = match self.acknowledged(write, &lock, exchange, turn.now) {

@@ -10,7 +10,7 @@ pub(super) type LockReads = ReadSchedule<()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A majority read, which may return an older document than the known one.
+    /// A majority read, which may return a document older than the known document.
     Plain,
     Newest,
 }

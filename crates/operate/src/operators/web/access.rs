@@ -26,7 +26,7 @@ use leasehold_core::election::BootTime;
 use leasehold_host::bounded_file::open_without_waiting;
 
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
-/// Maximum number of sessions. A further session ends the oldest one.
+/// Maximum number of sessions. A further session ends the oldest session.
 const SESSIONS_MAX: usize = 256;
 /// Lifetime of a session: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
