@@ -285,7 +285,7 @@ async fn release(
         }
     };
     let token = attempt.token.unwrap_or(memory.token);
-    // The record is left unchanged, because it may be the wrong collection.
+    // The record is left unchanged, because the configured collection may be wrong.
     if attempt.older && !attempt.released {
         let mongodb = &config.mongodb;
         let collection = format!("{}.{}", mongodb.database, mongodb.collection);

@@ -183,7 +183,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
 }
 
 /// Adds the server's code and name for the error. A failure that a server reported earlier keeps
-/// its own.
+/// its own code and name.
 pub(super) fn named(failure: Failure, error: &Error) -> Failure {
     Failure {
         code: code(error).or(failure.code),

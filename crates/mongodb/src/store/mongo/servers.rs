@@ -311,7 +311,7 @@ impl ServerStates {
         (!addresses.is_empty()).then(|| addresses.join(", "))
     }
 
-    /// Returns why a server refused the login. The driver reports no type for such a server.
+    /// Returns why a server refused the login. The driver does not report the type of this server.
     pub(super) fn refused_login(&self) -> Option<Failure> {
         self.seen.values().find_map(|seen| match seen {
             ServerState::RefusedLogin(failure) => Some(failure.clone()),
