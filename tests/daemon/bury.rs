@@ -16,7 +16,7 @@ use crate::command::{Answer, Files, leasehold};
 use crate::contest::{Contest, LONG, PROGRAM};
 
 /// The lease does not expire during the test.
-const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
+pub(crate) const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(600),
     renew_deadline: Duration::from_secs(20),
     operation_timeout: Duration::from_secs(4),

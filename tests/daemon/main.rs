@@ -22,6 +22,7 @@ mod hand_over;
 mod log_lines;
 mod monitor;
 mod one_leader;
+mod packaged_unit;
 mod priorities;
 mod proof_of_death;
 mod reload;

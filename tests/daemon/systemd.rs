@@ -4,12 +4,11 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::time::Duration;
 
 use leasehold_testbed::DaemonTimings;
 
-use crate::command::{Files, leasehold};
-use crate::contest::{Contest, LONG, eventually};
+use crate::command::Files;
+use crate::contest::{Contest, eventually};
 
 struct Manager {
     socket: UnixDatagram,
@@ -142,42 +141,4 @@ fn the_unit_delays_a_restart_only_after_a_configuration_error() {
     for status in ["0", "1", "KILL"] {
         assert_eq!(after(status), "", "{status}");
     }
-}
-
-#[tokio::test]
-async fn the_unit_releases_the_lease_of_a_killed_daemon() {
-    let contest = Contest::new("unit-buried").await;
-    let never_expires = DaemonTimings {
-        lease_duration: Duration::from_secs(600),
-        ..DaemonTimings::SHORT
-    };
-    let leader = contest.candidate_at("a", never_expires);
-    let leader = leader.leading(LONG).await;
-    let unit = include_str!("../../packaging/systemd/leasehold@.service");
-    let line = unit.split_once("ExecStopPost=-leasehold ").unwrap().1;
-    let credentials = Files::new();
-    let directory = credentials.path("").display().to_string();
-    credentials.write("mongodb-uri", &contest.set().uri());
-    let configuration = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/leasehold.toml");
-    let line = line.lines().next().unwrap();
-    let line = line
-        .replace("%i", "unit-buried")
-        .replace("${CREDENTIALS_DIRECTORY}", &directory)
-        .replace("/etc/leasehold/leasehold.toml", configuration);
-    let words: Vec<_> = line.split(' ').collect();
-    let status = leader.status_directory().to_str().unwrap();
-    let run = || {
-        // The instance's environment file contains this variable.
-        leasehold(&words, &[("LEASEHOLD_STATUS__DIRECTORY", status)])
-    };
-    assert_eq!(run().code, 78, "the daemon runs");
-    leader.kill();
-    let answer = run();
-    assert_eq!(answer.code, 0, "{answer:?}");
-    assert!(answer.stdout.starts_with("released lease"), "{answer:?}");
-    assert_eq!(contest.stored().claim().await, None);
-    // systemd runs the command after a graceful stop too.
-    let answer = run();
-    assert_eq!(answer.code, 0, "{answer:?}");
-    assert!(answer.stdout.contains("nothing to release"), "{answer:?}");
 }

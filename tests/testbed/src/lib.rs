@@ -48,6 +48,7 @@ mod scratch;
 pub mod shared;
 pub mod stage;
 pub mod stored;
+mod systemd;
 pub mod timeline;
 pub mod trace;
 pub mod wait;
@@ -77,6 +78,7 @@ pub use scratch::{Scratch, Storage};
 pub use shared::{SharedSet, run};
 pub use stage::Stage;
 pub use stored::StoredLease;
+pub use systemd::Systemd;
 pub use trace::CheckedTrace;
 pub use wait::{eventually, throughout};
 
