@@ -139,7 +139,7 @@ async fn examine(server: &str, line: &str, unanswered: Unanswered) {
         assert_eq!(answer.code, code, "{line}: {answer:?}");
         let took = began.elapsed();
         let limit = Duration::from_secs(limit);
-        assert!(took > limit - DELAY_MAX, "{line}: {took:?}");
+        assert!(took > limit / 2, "{line}: {took:?}");
         assert!(took < limit + DELAY_MAX, "{line}: {took:?}");
     }
 }
