@@ -38,7 +38,13 @@ pub(crate) enum Behaviour {
     Exclusive {
         busy: bool,
     },
+    /// The command allocates memory until the kernel kills a process, once [`Journal::exhaust`] was
+    /// called.
+    Exhausting,
 }
+
+/// Reads an endless line into memory.
+pub(crate) const EXHAUST: &str = "tail /dev/zero";
 
 impl Journal {
     pub(crate) fn new() -> Self {
@@ -47,6 +53,10 @@ impl Journal {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    pub(crate) fn exhaust(&self) {
+        std::fs::write(self.path("exhaust"), "").unwrap();
     }
 
     pub(crate) fn open_to_all_users(&self) {
@@ -79,6 +89,11 @@ impl Journal {
                     "trap 'line end; exit 0' TERM".to_owned(),
                     format!("{lock}; line act; while :; do {act}; done"),
                 )
+            }
+            Behaviour::Exhausting => {
+                let begin = self.path("exhaust").display().to_string();
+                let wait = format!("until [ -e {begin} ]; do sleep 0.02; done");
+                (String::new(), format!("{wait}; exec {EXHAUST}"))
             }
         };
         let script = format!(

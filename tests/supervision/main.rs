@@ -7,14 +7,18 @@ mod container_kills;
 #[path = "../daemon/contest.rs"]
 #[allow(dead_code, reason = "each suite uses only a part")]
 mod contest;
+mod daemon_deaths;
 mod deaths;
 mod exits;
 mod hand_over;
 mod health;
 mod hooks;
 mod journal;
+mod kill_scene;
 mod kills;
 mod one_token;
+mod out_of_memory;
+mod pod;
 mod secrets;
 mod start;
 mod stuck;

@@ -4,13 +4,13 @@
 //! Each command holds a file lock, so that a second command cannot run at the same time.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_testbed::{Cgroup, Daemon, DaemonTimings, GuardContainer, assert_contains, skip};
+use leasehold_testbed::{Cgroup, DaemonTimings, assert_contains, skip};
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
+use crate::pod::Pod;
 
 /// The lease does not expire during a test.
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
@@ -20,65 +20,38 @@ const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     ..DaemonTimings::SHORT
 };
 
-/// A pod with two containers, which share a directory.
-struct Pod {
-    daemon: Daemon,
-    workload: Option<GuardContainer>,
-    directory: PathBuf,
+/// Starts a pod without the container of the workload.
+pub(crate) fn without_workload(
+    contest: &Contest,
+    journal: &Journal,
+    identity: &str,
+    flags: &[&str],
+) -> Pod {
+    let daemon = contest.candidate_at(identity, NEVER_EXPIRES).flags(flags);
+    Pod::new(daemon, &journal.path(identity))
 }
 
-impl Pod {
-    fn of(contest: &Contest, journal: &Journal, identity: &str, behaviour: &Behaviour) -> Self {
-        let mut pod = Self::without_workload(contest, journal, identity, &[]);
-        pod.start_workload(journal, behaviour);
-        pod
-    }
-
-    fn without_workload(
-        contest: &Contest,
-        journal: &Journal,
-        identity: &str,
-        flags: &[&str],
-    ) -> Self {
-        let directory = journal.path(identity);
-        let socket = directory.join("guard.sock");
-        let daemon = contest
-            .candidate_at(identity, NEVER_EXPIRES)
-            .status_directory(&directory)
-            .guard_socket(&socket)
-            .flags(flags)
-            .start();
-        Self {
-            daemon,
-            workload: None,
-            directory,
-        }
-    }
-
-    fn start_workload(&mut self, journal: &Journal, behaviour: &Behaviour) {
-        self.workload = Some(container(&self.directory, journal, behaviour));
-    }
-
-    fn workload(&self) -> &GuardContainer {
-        self.workload.as_ref().expect("the workload was started")
-    }
+fn pod(contest: &Contest, journal: &Journal, identity: &str, behaviour: &Behaviour) -> Pod {
+    let mut pod = without_workload(contest, journal, identity, &[]);
+    pod.start_workload(&exclusive(journal, behaviour));
+    pod
 }
 
-/// Starts a container whose command exits with 99 if another command runs.
-fn container(directory: &Path, journal: &Journal, behaviour: &Behaviour) -> GuardContainer {
-    let command = exclusive(journal, behaviour);
-    let socket = directory.join("guard.sock");
-    let log = directory.with_extension("workload.log");
-    GuardContainer::start(Path::new(PROGRAM), &socket, &command, &log).expect("a container")
-}
-
-fn exclusive(journal: &Journal, behaviour: &Behaviour) -> Vec<String> {
+/// Returns a command that exits with 99 if another command runs.
+pub(crate) fn exclusive(journal: &Journal, behaviour: &Behaviour) -> Vec<String> {
     let lock = journal.path("lock").display().to_string();
-    let exclusive = ["flock", "--nonblock", "--conflict-exit-code=99", &lock].map(str::to_owned);
-    exclusive
-        .into_iter()
-        .chain(journal.command(behaviour))
-        .collect()
+    let flock = ["flock", "--nonblock", "--conflict-exit-code=99"];
+    // The lock's holder is the command itself, which is the first process of its container to end.
+    let exclusive = flock.into_iter().chain(["--no-fork", &lock]);
+    let exclusive = exclusive.map(str::to_owned);
+    exclusive.chain(journal.command(behaviour)).collect()
+}
+
+/// Starts the standby of a leader.
+pub(crate) async fn standby(contest: &Contest, journal: &Journal) -> Pod {
+    let standby = pod(contest, journal, "b", &Behaviour::Obedient);
+    standby.daemon.wait_follows("a", LONG).await;
+    standby
 }
 
 async fn leader_and_standby(
@@ -86,14 +59,12 @@ async fn leader_and_standby(
     journal: &Journal,
     behaviour: &Behaviour,
 ) -> (Pod, Pod) {
-    let leader = Pod::of(contest, journal, "a", behaviour);
+    let leader = pod(contest, journal, "a", behaviour);
     journal.wait("start", 1).await;
-    let standby = Pod::of(contest, journal, "b", behaviour);
-    standby.daemon.wait_follows("a", LONG).await;
-    (leader, standby)
+    (leader, standby(contest, journal).await)
 }
 
-async fn assert_successor(contest: &Contest, journal: &Journal, reason: &str) {
+pub(crate) async fn assert_successor(contest: &Contest, journal: &Journal, reason: &str) {
     let start = journal.wait("start", 2).await;
     assert_eq!((start.token, start.identity.as_str()), (2, "b"));
     journal.assert_one_after_the_other();
@@ -128,14 +99,10 @@ async fn i6_a_killed_cgroup_is_a_graceful_release_too() {
         Err(why) => return skip(&format!("needs a control group: {why}")),
     };
     let (contest, journal) = (Contest::new("two-cgroup").await, Journal::new());
-    let leader = Pod::without_workload(&contest, &journal, "a", &[]);
-    let (socket, log) = (leader.directory.join("guard.sock"), journal.path("log"));
-    let command = exclusive(&journal, &Behaviour::Obedient);
-    let container = GuardContainer::start_in(&cgroup, Path::new(PROGRAM), &socket, &command, &log);
-    let _container = container.expect("a container");
+    let mut leader = without_workload(&contest, &journal, "a", &[]);
+    leader.start_workload_in(&cgroup, &exclusive(&journal, &Behaviour::Obedient));
     journal.wait("start", 1).await;
-    let standby = Pod::of(&contest, &journal, "b", &Behaviour::Obedient);
-    standby.daemon.wait_follows("a", LONG).await;
+    let _standby = standby(&contest, &journal).await;
     // The command may end before or after the guard.
     cgroup.kill();
     assert_successor(&contest, &journal, "workload_exit").await;
@@ -144,12 +111,12 @@ async fn i6_a_killed_cgroup_is_a_graceful_release_too() {
 #[tokio::test]
 async fn a_daemon_contends_once_a_guard_is_connected() {
     let (contest, journal) = (Contest::new("two-alone").await, Journal::new());
-    let mut pod = Pod::without_workload(&contest, &journal, "a", &[]);
+    let mut pod = without_workload(&contest, &journal, "a", &[]);
     pod.daemon
         .wait_logged("no workload guard connected", LONG)
         .await;
     assert!(!pod.daemon.leads());
-    pod.start_workload(&journal, &Behaviour::Obedient);
+    pod.start_workload(&exclusive(&journal, &Behaviour::Obedient));
     let start = journal.wait("start", 1).await;
     assert_eq!((start.token, start.identity.as_str()), (1, "a"));
     // Process 1 is the guard; the command is a descendant.
@@ -175,7 +142,7 @@ async fn a_step_down_stops_the_command_and_the_guard_waits_for_the_next_claim() 
 #[tokio::test]
 async fn a_command_that_exits_by_itself_ends_its_container_with_its_code() {
     let (contest, journal) = (Contest::new("two-exit").await, Journal::new());
-    let leader = Pod::of(&contest, &journal, "a", &Behaviour::Exits(3));
+    let leader = pod(&contest, &journal, "a", &Behaviour::Exits(3));
     assert_eq!(leader.workload().wait_exit(LONG).await, 3);
     eventually("the lease is released", async || {
         contest.stored().claim().await.is_none()
@@ -201,38 +168,6 @@ async fn i6_a_stopped_container_gets_its_grace_before_the_release() {
 }
 
 #[tokio::test]
-async fn i8_a_killed_daemon_leads_again_with_the_guard_that_ended_the_command() {
-    let (contest, journal) = (Contest::new("two-daemon").await, Journal::new());
-    let (mut leader, _standby) = leader_and_standby(&contest, &journal, &Behaviour::Obedient).await;
-    leader.daemon.kill();
-    journal.wait("end", 1).await;
-    leader.daemon.restart_same_directory();
-    let start = journal.wait("start", 2).await;
-    assert_eq!((start.token, start.identity.as_str()), (2, "a"));
-    journal.assert_one_after_the_other();
-    assert_eq!(contest.last_ended().await.reason, "took_over");
-}
-
-#[tokio::test]
-async fn i8_a_killed_daemon_releases_if_so_configured() {
-    let (contest, journal) = (Contest::new("two-release").await, Journal::new());
-    let flags = ["--workload-on-daemon-restart=release"];
-    let mut leader = Pod::without_workload(&contest, &journal, "a", &flags);
-    leader.start_workload(&journal, &Behaviour::Obedient);
-    journal.wait("start", 1).await;
-    let standby = Pod::of(&contest, &journal, "b", &Behaviour::Obedient);
-    standby.daemon.wait_follows("a", LONG).await;
-    eventually("b is the standby", async || {
-        let document = contest.document().await;
-        document.get_document("standby").is_ok()
-    })
-    .await;
-    leader.daemon.kill();
-    leader.daemon.restart_same_directory();
-    assert_successor(&contest, &journal, "died").await;
-}
-
-#[tokio::test]
 async fn i8_a_killed_daemon_without_a_guard_releases_the_lease() {
     let (contest, journal) = (Contest::new("two-no-guard").await, Journal::new());
     let (mut leader, _standby) = leader_and_standby(&contest, &journal, &Behaviour::Obedient).await;
@@ -254,9 +189,9 @@ async fn i8_a_killed_daemon_without_a_guard_releases_the_lease() {
 #[tokio::test]
 async fn i6_a_second_guard_waits_for_the_first() {
     let (contest, journal) = (Contest::new("two-second").await, Journal::new());
-    let leader = Pod::of(&contest, &journal, "a", &Behaviour::Obedient);
+    let leader = pod(&contest, &journal, "a", &Behaviour::Obedient);
     journal.wait("start", 1).await;
-    let second = container(&leader.directory, &journal, &Behaviour::Obedient);
+    let second = leader.container(&exclusive(&journal, &Behaviour::Obedient), None);
     second.process_1().await;
     leader.workload().kill().await;
     // The second guard connected while the first command ran, and is now the only one.
@@ -276,11 +211,8 @@ async fn i12_the_container_of_the_workload_has_no_credentials() {
         all = all.display(),
         directory = journal.path("a").display(),
     );
-    let mut pod = Pod::without_workload(&contest, &journal, "a", &[]);
-    let socket = pod.directory.join("guard.sock");
-    let command = ["sh", "-c", &script].map(str::to_owned);
-    let log = journal.path("log");
-    pod.workload = GuardContainer::start(Path::new(PROGRAM), &socket, &command, &log).ok();
+    let mut pod = without_workload(&contest, &journal, "a", &[]);
+    pod.start_workload(&["sh", "-c", &script].map(str::to_owned));
     eventually("the search", async || all.with_extension("done").exists()).await;
     let found = fs::read(&all).unwrap();
     let found = String::from_utf8_lossy(&found);
@@ -312,14 +244,10 @@ async fn a_container_that_is_asked_to_stop_uses_the_configured_signal() {
         started.display()
     );
     let flags = ["--workload-stop-signal=INT"];
-    let pod = Pod::without_workload(&contest, &journal, "a", &flags);
-    let socket = pod.directory.join("guard.sock");
-    let command = ["sh", "-c", &script].map(str::to_owned);
-    let log = journal.path("log");
-    let workload = GuardContainer::start(Path::new(PROGRAM), &socket, &command, &log);
-    let workload = workload.expect("a container");
+    let mut pod = without_workload(&contest, &journal, "a", &flags);
+    pod.start_workload(&["sh", "-c", &script].map(str::to_owned));
     eventually("the command runs", async || started.exists()).await;
-    workload.stop().await;
-    assert_eq!(workload.wait_exit(LONG).await, 0);
-    assert!(stopped.exists(), "{}", workload.logs());
+    pod.workload().stop().await;
+    assert_eq!(pod.workload().wait_exit(LONG).await, 0);
+    assert!(stopped.exists(), "{}", pod.workload().logs());
 }

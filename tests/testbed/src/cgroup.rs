@@ -1,6 +1,7 @@
-//! Limits the CPU time of processes (cgroup version 1 or 2).
+//! Limits the CPU time and the memory of processes (cgroup version 1 or 2).
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,11 +9,7 @@ use rustix::process::Signal;
 
 use crate::pid;
 
-/// Mount points of the CPU controller in both versions of cgroup.
-const ROOTS: [(&str, Version); 2] = [
-    ("/sys/fs/cgroup/cpu", Version::One),
-    ("/sys/fs/cgroup", Version::Two),
-];
+const ROOT: &str = "/sys/fs/cgroup";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
@@ -20,11 +17,12 @@ enum Version {
     Two,
 }
 
-/// A group of processes with limited CPU time. Dropping this value removes the limit.
+/// A group of processes with limited resources. Dropping this value removes the limit.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
-    root: &'static str,
+    root: PathBuf,
+    version: Version,
 }
 
 impl Cgroup {
@@ -36,30 +34,87 @@ impl Cgroup {
     pub fn new(name: &str, percent: u32, period: Duration) -> Result<Self, String> {
         let period = period.as_micros();
         let quota = period * u128::from(percent) / 100;
+        Self::create("cpu", name, |group| match group.version {
+            Version::One => {
+                group.write("cpu.cfs_period_us", period)?;
+                group.write("cpu.cfs_quota_us", quota)
+            }
+            Version::Two => group.write("cpu.max", format!("{quota} {period}")),
+        })
+    }
+
+    /// Creates a group limited to this many bytes of memory, without swap.
+    ///
+    /// # Errors
+    /// If the memory controller is unavailable. The error is the reason.
+    pub fn of_memory(name: &str, bytes: u64) -> Result<Self, String> {
+        Self::create("memory", name, |group| {
+            let (limit, swap, swapped) = match group.version {
+                Version::One => (
+                    "memory.limit_in_bytes",
+                    "memory.memsw.limit_in_bytes",
+                    bytes,
+                ),
+                Version::Two => ("memory.max", "memory.swap.max", 0),
+            };
+            group.write(limit, bytes)?;
+            // A kernel without swap does not have this file.
+            let _ = group.write(swap, swapped);
+            Ok(())
+        })
+    }
+
+    /// Lets the kernel kill all processes of the group if their memory runs out, as kubelet
+    /// configures containers. Otherwise, the kernel kills one process. Returns `None` with version
+    /// 1, which cannot do this.
+    ///
+    /// # Panics
+    /// If version 2 cannot do this.
+    pub fn killed_together(self) -> Option<Self> {
+        (self.version == Version::Two).then(|| {
+            let set = self.write("memory.oom.group", 1);
+            set.expect("memory.oom.group");
+            self
+        })
+    }
+
+    /// Creates a group below the mount point of the controller, which is a separate hierarchy in
+    /// version 1.
+    fn create(
+        controller: &str,
+        name: &str,
+        limit: impl Fn(&Self) -> io::Result<()>,
+    ) -> Result<Self, String> {
         let mut reasons = Vec::new();
-        for (root, version) in ROOTS {
-            let path =
-                Path::new(root).join(format!("leasehold-testbed-{}-{name}", std::process::id()));
-            let made = fs::create_dir(&path).and_then(|()| match version {
-                Version::One => fs::write(path.join("cpu.cfs_period_us"), period.to_string())
-                    .and_then(|()| fs::write(path.join("cpu.cfs_quota_us"), quota.to_string())),
-                Version::Two => fs::write(path.join("cpu.max"), format!("{quota} {period}")),
-            });
-            match made {
-                Ok(()) => return Ok(Self { path, root }),
-                Err(error) => {
-                    let _ = fs::remove_dir(&path);
-                    reasons.push(format!("{root}: {error}"));
-                }
+        for (root, version) in [
+            (Path::new(ROOT).join(controller), Version::One),
+            (PathBuf::from(ROOT), Version::Two),
+        ] {
+            let group = Self {
+                path: root.join(format!("leasehold-testbed-{}-{name}", std::process::id())),
+                root,
+                version,
+            };
+            match fs::create_dir(&group.path).and_then(|()| limit(&group)) {
+                Ok(()) => return Ok(group),
+                Err(error) => reasons.push(format!("{}: {error}", group.root.display())),
             }
         }
         Err(reasons.join("; "))
     }
 
+    fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
+        // Without O_CREAT, because a hierarchy that is not mounted is an ordinary directory.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.path.join(file));
+        io::Write::write_all(&mut file?, value.to_string().as_bytes())
+    }
+
     /// Adds a process to the group. The process's future children join too.
     pub fn add(&self, pid: u32) {
         // The process may have exited.
-        let _ = fs::write(self.path.join("cgroup.procs"), pid.to_string());
+        let _ = self.write("cgroup.procs", pid);
     }
 
     /// Returns the directory of the group.
@@ -69,6 +124,20 @@ impl Cgroup {
 
     /// Kills all processes of the group, as a container runtime does.
     pub fn kill(&self) {
+        self.until_empty(|process| pid::signal_if_there(process, Signal::KILL));
+    }
+
+    /// Removes all processes from the group, so that they are not limited.
+    pub fn release(&self) {
+        let outside = self.root.join("cgroup.procs");
+        self.until_empty(|process| {
+            // The process may have exited.
+            let _ = fs::write(&outside, process.to_string());
+        });
+    }
+
+    /// Repeats the action for each process, because a process may have forked.
+    fn until_empty(&self, action: impl Fn(u32)) {
         loop {
             let members = fs::read_to_string(self.path.join("cgroup.procs"));
             let members = members.unwrap_or_default();
@@ -76,7 +145,7 @@ impl Cgroup {
                 return;
             }
             let numbers = members.lines().filter_map(|line| line.parse().ok());
-            numbers.for_each(|process| pid::signal_if_there(process, Signal::KILL));
+            numbers.for_each(&action);
             std::thread::yield_now();
         }
     }
@@ -86,19 +155,32 @@ impl Cgroup {
     /// # Panics
     /// If the group does not exist.
     pub fn throttled(&self) -> u64 {
-        let stat = fs::read_to_string(self.path.join("cpu.stat")).expect("statistics of the group");
-        let mut lines = stat.lines();
-        let count = lines.find_map(|line| line.strip_prefix("nr_throttled "));
+        self.count("cpu.stat", "nr_throttled")
+    }
+
+    /// Returns the number of processes that the kernel has killed because memory ran out.
+    ///
+    /// # Panics
+    /// If the group does not exist.
+    pub fn oom_kills(&self) -> u64 {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        self.count(file, "oom_kill")
+    }
+
+    fn count(&self, file: &str, name: &str) -> u64 {
+        let counts = fs::read_to_string(self.path.join(file)).expect("statistics of the group");
+        let mut words = counts.lines().map(str::split_whitespace);
+        let count = words.find_map(|mut line| (line.next()? == name).then(|| line.next())?);
         count.expect("a count").parse().expect("a number")
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        for pid in members.lines() {
-            let _ = fs::write(Path::new(self.root).join("cgroup.procs"), pid);
-        }
+        self.release();
         let _ = fs::remove_dir(&self.path);
     }
 }
