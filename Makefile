@@ -112,7 +112,7 @@ nemesis: ## MINUTES=10 of faults for daemons and jobs on a real set (root; SEED=
 	target/debug/nemesis --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(PROFILE),--profile $(PROFILE)) \
 	  $(if $(FAULTS),--faults "$(FAULTS)") $(if $(RIVALS),--rivals --etcdctl $$($(TESTBED)/fetch-etcdctl) --elector $$($(TESTBED)/fetch-go-program elector)) $(if $(KUBERNETES),--kubernetes) $(if $(TLS),--tls) $(if $(SOAK),--soak) $(if $(OTHER),--other $(OTHER)) $(if $(KEEP),--keep $(KEEP)) --linearizability "$$($(TESTBED)/fetch-go-program linearizability)"
 
-kills: ## SIGKILL daemon, guard, command, witness and container: KILLS=500 times at a CPU quota, and each subset KILLS/5 times (root; 30 minutes)
+kills: ## SIGKILL daemon, guard, command, witness and container: KILLS=500 times at a CPU quota in each form, and each subset KILLS/5 times (root; 30 minutes)
 	@$(TESTBED)/fetch-mongod >/dev/null
 	KILLS=$(or $(KILLS),500) $(CARGO) test --workspace --test supervision -- kills:: --nocapture
 
