@@ -6,7 +6,7 @@
 use std::fs;
 use std::time::Duration;
 
-use leasehold_testbed::{Cgroup, DaemonTimings, assert_contains, skip};
+use leasehold_testbed::{Cgroup, DaemonTimings, Launch, assert_contains, skip};
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
@@ -221,6 +221,35 @@ async fn i12_the_container_of_the_workload_has_no_credentials() {
     for secret in [uri.as_str(), "mongodb://", "LEASEHOLD_MONGODB", "uri-file"] {
         assert!(!found.contains(secret), "{secret}");
     }
+}
+
+#[tokio::test]
+async fn a_guard_of_another_pod_is_refused_and_both_logs_say_so() {
+    let (contest, journal) = (Contest::new("two-pods").await, Journal::new());
+    let pod = without_workload(&contest, &journal, "a", &[]);
+    let socket = pod.daemon.status_directory().join("guard.sock");
+    let log = journal.path("other-pod.log");
+    let namespaces = [
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+    ];
+    let guard = Launch::new("/usr/bin/unshare").arguments(namespaces);
+    let guard = guard.argument(PROGRAM).arguments(["guard", "--socket"]);
+    let guard = guard.argument(&socket).arguments(["--", "true"]);
+    let _guard = guard.stderr(&log).start().unwrap();
+    pod.daemon
+        .wait_logged("in another network namespace", LONG)
+        .await;
+    eventually("the guard reports the refusal", async || {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        said.contains("closed the connection three times without an order")
+    })
+    .await;
+    assert!(!pod.daemon.leads());
 }
 
 #[test]
