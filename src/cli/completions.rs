@@ -67,7 +67,7 @@ const BASH_COMMAND: &str = r#"    local word
     [[ "${COMP_WORDS[1]}" == install ]] || compopt +o bashdefault +o default 2> /dev/null
 "#;
 
-/// First line of clap's zsh script after `#compdef`, before which [`ZSH_NAMES`] is inserted.
+/// First line after `#compdef` in clap's zsh script. [`ZSH_NAMES`] is inserted after this line.
 const ZSH_BEGIN: &str = "autoload -U is-at-least\n";
 const ZSH_NAMES: &str = r#"_leasehold_leases() {
     local -aU names

@@ -210,9 +210,9 @@ impl Terminal {
         let children = format!("/proc/{0}/task/{0}/children", self.script.id());
         let children = std::fs::read_to_string(children).unwrap();
         let shell = children.trim().to_owned();
-        // A command that reads before the shell has given it the terminal is stopped. The shell
-        // then resumes the command, and SIGCONT would discard a pending Ctrl-Z, so wait until the
-        // command runs.
+        // If the command reads before the shell has given it the terminal, the kernel stops the
+        // command. The shell then resumes the command, and SIGCONT would discard a pending Ctrl-Z,
+        // so wait until the command runs.
         eventually("the shell waits, and the foreground command runs", || {
             let [state, .., foreground] = stat(&shell).unwrap_or_default();
             let [leader, ..] = stat(&foreground).unwrap_or_default();

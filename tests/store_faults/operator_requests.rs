@@ -1,7 +1,7 @@
 //! Goal: an operator's changes to the document take effect within a second with change streams, and
-//! otherwise at the next renewal. A request for another token is ignored. The history records why
-//! each leadership ended. Method: set `paused` and `request` as the commands do, without changing
-//! the revision.
+//! otherwise at the next renewal. The leader ignores a request that names another token. The
+//! history records why each leadership ended. Method: set `paused` and `request` as the commands
+//! do, without changing the revision.
 
 use std::time::{Duration, Instant};
 

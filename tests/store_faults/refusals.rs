@@ -88,7 +88,8 @@ const LOGINS: [(i32, &str); 9] = [
 /// Number of errors that one replica set tests in sequence, because a server has only one fail
 /// point. Several replica sets run concurrently.
 const ERRORS_PER_SET: usize = 7;
-/// Number of concurrent commands on a replica set. On a busy machine, more commands would time out.
+/// Number of concurrent commands on a replica set. If more commands ran at once, some would time
+/// out on a busy machine.
 const AT_ONCE: usize = 6;
 const WRITES: [&str; 3] = ["findAndModify", "insert", "update"];
 const READS: [&str; 3] = ["find", "aggregate", "getMore"];

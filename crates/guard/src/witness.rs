@@ -1,7 +1,7 @@
 //! The witness: the program that a guard becomes if its daemon has exited first.
 //!
 //! The guard executes the witness in its own process once CMD is gone and the end of CMD is recorded.
-//! The lock of the claim file belongs to the open file, so the lock is never free in between. If the
+//! The lock of the claim file belongs to the open file, so it stays locked during the exec. If the
 //! exec fails, the guard exits, and the lease expires.
 //!
 //! The witness needs the daemon's configuration, which may contain the connection string. The guard

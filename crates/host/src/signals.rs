@@ -209,7 +209,7 @@ pub struct SignalStream<T> {
 }
 
 impl Signals {
-    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
+    /// Registers the handlers. Must be called inside a tokio runtime. Fails if no descriptor is free.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT].into_iter().chain(ending());
         let stops = stops.map(|number| (Signal::Stop(StopSignal(number)), number));

@@ -56,7 +56,8 @@ impl JobMessages {
         }
     }
 
-    /// True if log lines look like messages. Then a message replaces a longer log line.
+    /// True if log lines have the form of this command's messages. Then a message replaces a longer
+    /// log line.
     pub(super) const fn is_plain(&self) -> bool {
         matches!(self.format, LineFormat::Plain(_))
     }

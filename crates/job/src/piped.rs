@@ -160,7 +160,7 @@ impl Work<'_> {
                         self.report_health(locker, failing);
                     }
                 }
-                // The thread that reads standard input ends only with this process.
+                // Standard input has ended, so the other program no longer needs the lock.
                 () = input.closed() => return (Over::Closed, stopped),
                 stop = stops.next() => match requests.arrived() {
                     StopRequest::First => {

@@ -91,7 +91,7 @@ enum LocksCommand {
     Break(BreakArgs),
     /// Shrink the documents of unused locks, keeping their tokens
     ///
-    /// Lists, the page and its metrics leave these locks out until their next acquisition.
+    /// Until a lock is acquired again, lists and the page omit it.
     #[command(after_help = PRUNE_HELP)]
     Prune(PruneArgs),
 }

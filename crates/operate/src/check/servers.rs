@@ -20,7 +20,7 @@ use leasehold_status::directory::{DEPLOYMENT_FILE, recorded_deployment};
 const RETRY: Duration = Duration::from_millis(250);
 /// Interval between reads of the driver's server states.
 const POLL: Duration = Duration::from_millis(20);
-/// Oldest MongoDB version whose change streams candidates can use.
+/// Oldest MongoDB version with change streams that candidates can use.
 const VERSION_MIN: (u32, u32) = (4, 4);
 /// A slower DNS look-up indicates an unresponsive nameserver.
 const SLOW_MIN: Duration = Duration::from_secs(1);

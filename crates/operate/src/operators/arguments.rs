@@ -25,7 +25,7 @@ pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than requested; 3 still under way after --timeout; \
 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
-interrupted the command. The last line then says how to withdraw the request.";
+interrupted the command. After an interruption, the last line of the output says how to withdraw the request.";
 
 const CANCEL_HELP: &str = "\
 Examples:
@@ -243,7 +243,7 @@ pub struct LeasesArgs {
 pub(super) enum LeasesCommand {
     /// Hide an unused lease, and keep its token
     ///
-    /// Lists, the page and its metrics leave the lease out until its next acquisition.
+    /// Until the lease is acquired again, lists and the page omit it.
     #[command(after_help = retire::HELP)]
     Retire(retire::RetireArgs),
 }

@@ -203,7 +203,7 @@ impl Home {
         }
     }
 
-    /// Makes the next call fail with this reason.
+    /// Refuses this connection string. This call and the next one fail with this reason.
     pub(super) fn refuse(&mut self, uri: &str, why: Failure) -> Result<(), Failure> {
         self.refused = Some(uri.to_owned());
         self.unreported = Some(why.clone());
