@@ -36,12 +36,12 @@ use leasehold_core::election::BootTime;
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of consecutive connections closed without an order after which the guard reports a
-/// refusal. A connection that lasted longer than [`REFUSED_WITHIN`] restarts the count.
+/// refusal. A connection that lasted longer than [`REFUSED_SOON`] restarts the count.
 const REFUSED_MIN: u32 = 3;
 
 /// Time within which a daemon refuses a guard. The daemon pauses after each refusal, and the coarse
 /// timers of an idle daemon make each pause up to a second longer.
-const REFUSED_WITHIN: Duration = Duration::from_secs(5);
+const REFUSED_SOON: Duration = Duration::from_secs(5);
 
 /// Time that a refused guard waits before it connects again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl Attached<'_> {
         };
         let Some((start, descriptors)) = start else {
             drop(daemon);
-            if leasehold_clock::boot_now().since(connected_at) > REFUSED_WITHIN {
+            if leasehold_clock::boot_now().since(connected_at) > REFUSED_SOON {
                 self.refused = 0;
             }
             return self.pause(ready);
