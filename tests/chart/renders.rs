@@ -247,7 +247,7 @@ fn the_notes_show_how_to_query_the_leader() {
     for (form, exposed) in [("supervisor", false), ("same-container", true)] {
         let notes = notes(form);
         assert!(notes.contains("in the leader's pod only"), "{notes}");
-        let warns = notes.contains("the token of its service account");
+        let warns = notes.contains("the token of the service account");
         assert_eq!(warns, exposed, "{form}: {notes}");
         assert!(!notes.contains("status.json"), "{notes}");
     }

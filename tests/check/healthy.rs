@@ -31,7 +31,13 @@ async fn a_new_installation_with_the_documented_role_passes_without_a_write() {
     assert_eq!(answer.troubles(), [""; 0], "{}", answer.stdout);
     assert_eq!(stored(&scene).await, before);
     assert!(!scene.path("status").exists());
-    assert_eq!(answer.stderr, "");
+    // A busy machine may answer later than a second.
+    let mut said = answer.stderr.lines();
+    assert!(
+        said.all(|line| line.starts_with("connecting to ")),
+        "{}",
+        answer.stderr
+    );
     answer.keeps_secrets();
     answer.exits(0);
     answer.says("lease-document", "ok", "does not exist yet");

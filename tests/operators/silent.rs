@@ -32,10 +32,12 @@ async fn a_command_says_that_it_waits_for_renewals() {
         let then = DateTime::from_system_time(SystemTime::now() + Duration::from_secs(600));
         stage.stored().set(doc! { "holder.renewed_at": then }).await;
         let shown = leasehold(&stage, command).await.expect(0, &[]);
-        assert_eq!(shown.stderr, waiting, "{command:?}");
+        // A busy machine may first show that it connects.
+        assert!(shown.stderr.ends_with(waiting), "{command:?}: {shown:?}");
         let [command, at_once] = [command, &["--observe", "0s"]].map(<[_]>::to_vec);
         let shown = leasehold(&stage, &[command, at_once].concat()).await;
-        assert_eq!(shown.expect(0, &[]).stderr, "");
+        let stderr = shown.expect(0, &[]).stderr;
+        assert!(!stderr.contains("waiting"), "{stderr}");
     }
 }
 
