@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use serde_json::Value;
 
@@ -103,11 +103,21 @@ pub(crate) fn render_by(version: &str, chart: &Path, arguments: &[&str]) -> Resu
     }
 }
 
+/// Renders the chart. Remembers the result, because many tests render the same installation.
 pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, String> {
+    static RENDERED: Mutex<BTreeMap<Vec<String>, Result<String, String>>> =
+        Mutex::new(BTreeMap::new());
     let file = values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap()];
     arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
-    render_chart(&chart(), &arguments)
+    let key = arguments.iter().map(|argument| (*argument).to_owned());
+    let key: Vec<_> = key.collect();
+    let known = RENDERED.lock().unwrap().get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let rendered = render_chart(&chart(), &arguments);
+        RENDERED.lock().unwrap().insert(key, rendered.clone());
+        rendered
+    })
 }
 
 /// Asserts that helm refuses each mistake. Each paragraph of the text describes one mistake. The
