@@ -272,6 +272,23 @@ async fn the_documented_unit_releases_the_lease_of_a_killed_daemon() {
 }
 
 #[tokio::test]
+async fn a_unit_of_root_whose_environment_names_the_uri_file_releases_the_lease() {
+    let Some(unit) = Unit::of_the_packages("unit-root").await else {
+        return;
+    };
+    let environment = format!("/etc/leasehold/{}.env", unit.lease);
+    let mut settings = settings();
+    settings.push("LEASEHOLD_MONGODB__URI_FILE=/etc/leasehold/mongodb-uri".to_owned());
+    unit.systemd.write(&environment, 0o644, settings.join("\n"));
+    let place = format!("/etc/systemd/system/{}.d/override.conf", unit.name);
+    unit.systemd.write(&place, 0o644, "[Service]\nUser=\n");
+    unit.systemd.systemctl(&["daemon-reload"]);
+    unit.start().await;
+    let standby = unit.candidate("b").following(UNIT, LONG).await;
+    unit.fail_over_to(&standby).await;
+}
+
+#[tokio::test]
 async fn a_configuration_error_delays_the_restart_after_the_attempt_to_release() {
     let Some(unit) = Unit::of_the_packages("unit-invalid").await else {
         return;

@@ -231,7 +231,8 @@ pub(crate) async fn kill_at_a_cpu_quota(
             cgroup.throttled() > before
         })
         .await;
-        // The count grows at the end of a period. Most of the next one, the processes cannot run.
+        // The count grows at the end of a period. During most of the next period, the processes
+        // cannot run.
         scene.pause(period).await;
         let victims: Vec<_> = victims
             .into_iter()

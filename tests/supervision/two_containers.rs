@@ -4,9 +4,13 @@
 //! Each command holds a file lock, so that a second command cannot run at the same time.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use leasehold_testbed::{Cgroup, DaemonTimings, Launch, assert_contains, skip};
+use leasehold_testbed::{Cgroup, DaemonTimings, GuardContainer, Launch, assert_contains, skip};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+};
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
@@ -250,6 +254,32 @@ async fn a_guard_of_another_pod_is_refused_and_both_logs_say_so() {
     })
     .await;
     assert!(!pod.daemon.leads());
+}
+
+/// An idle daemon pauses for up to 1.1 s after a refusal, because its timers are coarse. A socket
+/// that closes each connection after this pause stands for the daemon.
+#[tokio::test]
+async fn a_guard_reports_the_refusals_of_an_idle_daemon() {
+    let journal = Journal::new();
+    let path = journal.path("guard.sock");
+    let flags = SocketFlags::CLOEXEC;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&listener, 1).unwrap();
+    std::thread::spawn(move || {
+        while let Ok(connection) = accept(&listener) {
+            std::thread::sleep(Duration::from_millis(1_100));
+            drop(connection);
+        }
+    });
+    let log = journal.path("guard.log");
+    let command = ["true".to_owned()];
+    let _guard = GuardContainer::start(Path::new(PROGRAM), &path, &command, &log).unwrap();
+    eventually("the guard reports the refusals", async || {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        said.contains("closed the connection three times without an order")
+    })
+    .await;
 }
 
 #[test]
