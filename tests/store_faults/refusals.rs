@@ -140,10 +140,11 @@ const WRITERS: [&[&str]; 6] = [
 ];
 
 /// The lease does not expire until every command has run and failed, which takes about 8 s on an
-/// idle machine, and several times as long on a busy one.
+/// idle machine, and several times as long on a busy one. It must be shorter than [`LONG`], because
+/// the status shows a refused registration until it is repeated, after a lease duration.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
-    lease_duration: Duration::from_secs(72),
-    renew_deadline: Duration::from_secs(60),
+    lease_duration: Duration::from_secs(45),
+    renew_deadline: Duration::from_secs(40),
     ..SURVIVING
 };
 
@@ -174,7 +175,7 @@ async fn each_of(errors: &[(i32, &str)]) {
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(THROUGHOUT);
     assert_eq!(ran(lock(&stage, FREE, &["-n"])).await.code, Some(0));
-    let mut cast = Cast::start(stage.clone(), "72s").await;
+    let mut cast = Cast::start(stage.clone(), "45s").await;
     for (before, (code, name)) in errors.iter().enumerate() {
         let shown = format!("{name}, code {code}");
         fail(&set, &[READS, WRITES].concat(), *code).await;
