@@ -64,6 +64,8 @@ pub(crate) fn tool(name: &str) -> Command {
     let mut command = Command::new(&tools[name]);
     // Helm caches the capabilities of API servers in its home directory.
     command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    // Helm runs over a thousand times, and spends a fifth of its processor time collecting garbage.
+    command.env("GOGC", "400");
     command
 }
 
