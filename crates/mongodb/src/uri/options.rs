@@ -33,7 +33,7 @@ pub struct UriOption {
 /// The servers' maximum length of an application name, in bytes.
 pub(crate) const APP_NAME_MAX: usize = 128;
 pub(crate) const LOAD_BALANCED: &str = "changes of the primary are not visible behind a load \
-     balancer: remove it, and name the members or the mongos";
+     balancer: remove the option, and name the members or the mongos";
 
 /// The options in the drivers' specification, and options of single drivers. An option is ignored
 /// only if it changes neither security nor the choice of the leader.
@@ -114,20 +114,22 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     ),
     (
         Refused(
-            "certificates of servers are verified by default: remove it, or write \
+            "certificates of servers are verified by default: remove the option, or write \
              tlsAllowInvalidCertificates=true to trust every server",
         ),
         "rejectUnauthorized sslValidate sslVerifyCertificate ssl_cert_reqs",
     ),
     (
         Refused(
-            "connections through a SOCKS5 proxy are not supported: remove it, and let the network \
-             route them",
+            "connections through a SOCKS5 proxy are not supported: remove the option, and let the \
+             network route the connections",
         ),
         "proxyHost proxyPassword proxyPort proxyUsername",
     ),
     (
-        Refused("encrypted keys are not supported: decrypt it with openssl pkcs8 -topk8 -nocrypt"),
+        Refused(
+            "encrypted keys are not supported: decrypt the key with openssl pkcs8 -topk8 -nocrypt",
+        ),
         "tlsCertificateKeyFilePassword",
     ),
     (
