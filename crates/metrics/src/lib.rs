@@ -265,7 +265,7 @@ impl Metrics {
 
     /// Adds a metric with the program's version and this revision.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
-        let build = Opts::new("leasehold_build_info", "1, with the running version.");
+        let build = Opts::new("leasehold_build_info", "Always 1; labels have the version.");
         let build = GaugeVec::new(build, &["version", "revision"])?;
         let labels = [env!("CARGO_PKG_VERSION"), revision];
         build.with_label_values(&labels).set(1.0);
