@@ -71,7 +71,8 @@ pub(super) fn ends() -> Document {
     doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
 }
 
-/// Selects events of documents with this `_id`, without large parts, and events that end a stream.
+/// Selects events of documents with this `_id`, and events that end a stream. Removes large parts
+/// from the events.
 pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
