@@ -1,4 +1,4 @@
-//! The decisions of a candidate without a claim. They precede every write of a follower (I8).
+//! The decisions of a candidate without a claim. Each write of a follower needs a decision (I8).
 
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};

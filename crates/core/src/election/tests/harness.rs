@@ -293,7 +293,7 @@ impl Node {
         }
     }
 
-    /// Advances time to `until`, with a store that answers immediately.
+    /// Runs all wakeups up to `until`, with a store that answers immediately.
     pub(super) fn run(&mut self, until: BootTime, stored: &mut Stored) {
         self.serve(self.now(), stored);
         for _ in 0..100_000 {
@@ -308,7 +308,7 @@ impl Node {
         panic!("{} never stops calling", self.identity);
     }
 
-    /// Advances time to `until`, with `outcome` as the answer to every call.
+    /// Runs all wakeups up to `until`, with `outcome` as the answer to every call.
     pub(super) fn run_cut_off(&mut self, until: BootTime, outcome: &Outcome) {
         for _ in 0..100_000 {
             while !self.calls.is_empty() {
@@ -322,7 +322,7 @@ impl Node {
         panic!("{} never stops calling", self.identity);
     }
 
-    /// Advances time to `due`. Asserts that the `nth` call of the operation is sent exactly then.
+    /// Runs all wakeups up to `due`. Asserts that the `nth` call of the operation is sent at `due`.
     #[track_caller]
     pub(super) fn sends_nth(
         &mut self,

@@ -36,7 +36,7 @@ fn a_follower_confirms_a_holder_that_writes() {
     a.run(at(6), &mut stored);
     b.event(at(6), &stored);
     assert_eq!(b.election.status().holder, Some(a_until(at(30))));
-    // A change of the holder, which a running candidate sees, is a write of the new holder.
+    // `c` starts after `b` has acquired the lease, so `c` has not seen `b` write.
     a.release(at(7), Input::Shutdown, &mut stored);
     b.event(at(7), &stored);
     b.serve(at(7), &mut stored);
