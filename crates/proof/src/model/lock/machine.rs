@@ -224,7 +224,8 @@ impl Machine {
     }
 
     /// Returns the notes without the parts that no longer matter, or `None` if all parts matter or
-    /// no process runs. `carried` returns true for the revisions of calls in flight.
+    /// no process runs. `carried` returns true for a revision that a call in flight carries or an
+    /// undelivered event names.
     pub(crate) fn settled(
         &self,
         store: &Store,

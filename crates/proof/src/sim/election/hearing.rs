@@ -213,7 +213,7 @@ impl World {
                 // A late stream rarely reports a renewal before a read shows the renewal.
                 false => p.stream.stale && !p.stream.late,
             };
-            // The process does not know yet that a stream was just opened.
+            // The process may not know yet of a stream that was opened less than a second ago.
             let known = p.stream.opened_at + SECOND <= self.now;
             p.stream.open && known && stale && !p.facts.holds
         })

@@ -162,7 +162,8 @@ impl Facts {
                 };
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.shown(now, found);
-                // The process may already have stopped waiting for this reply.
+                // The process may have ignored this reply, and then does not know of a pause that the
+                // reply shows.
                 if let (Some(false), Some(sight)) = (paused, self.sights.back_mut()) {
                     sight.lease.paused = false;
                 }

@@ -32,7 +32,7 @@ faults! {
     PrimaryChanged,
     /// Contenders give up waiting, or do not wait.
     Impatience,
-    /// Contenders have different durations.
+    /// Contenders have different timings, such as lease durations.
     MixedTimings,
     /// Some contenders have a minimum hold.
     LeastTime,
