@@ -61,7 +61,7 @@ pub struct StatusArgs {
     /// Name of the lease
     #[arg(conflicts_with = "lease")]
     name: Option<String>,
-    #[allow(missing_docs, reason = "its field has the help")]
+    #[allow(missing_docs, reason = "the field of `Output` has the help")]
     #[command(flatten)]
     pub output: Output,
     /// Watch and print changes

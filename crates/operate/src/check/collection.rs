@@ -80,7 +80,7 @@ impl Tried<'_> {
 
     async fn insert(&self) -> Checked {
         if self.primary?.product != Product::MongoDb {
-            return Err("a server that is not MongoDB could store the document".into());
+            return Err("a server that is not MongoDB could store the test document".into());
         }
         let permitted = "insert is permitted (tested with a document that no server stores)";
         let insert = self.installation.store.insert();

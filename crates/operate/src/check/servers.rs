@@ -333,7 +333,7 @@ fn deployment(description: &Description) -> Finding {
             let (set, is_small) = (&description.set, members < MEMBERS_MIN);
             let result = match is_small {
                 true => "no leader while one data-bearing member is down",
-                false => "at most one leader, across elections",
+                false => "at most one leader, even during elections of a primary",
             };
             let detail = format!(
                 "replica set {set:?}, MongoDB {version}, data-bearing members: {members}, arbiters: {arbiters}: {result}"

@@ -135,7 +135,7 @@ pub enum OperatorCommand {
     Cancel(WriteArgs),
     /// Raise the token of a lease after a backup was restored
     ///
-    /// Only if no candidate renews.
+    /// Refused while a candidate renews.
     #[command(after_help = REPAIR_HELP)]
     Repair(RepairArgs),
     /// Serve a live page of all leases and locks, and their metrics

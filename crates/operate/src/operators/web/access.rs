@@ -204,7 +204,7 @@ impl TokenFile {
         let (path, newest) = (self.path.clone(), Arc::clone(&self.newest));
         let newest = async {
             let mut known = newest.lock_owned().await;
-            #[allow(clippy::disallowed_methods, reason = "it ends with the file read")]
+            #[allow(clippy::disallowed_methods, reason = "the task only reads the file")]
             let read = tokio::task::spawn_blocking(move || refreshed(&path, &mut known));
             read.await
         };

@@ -40,7 +40,7 @@ impl Guesses {
         if is_right() {
             return Ok(());
         }
-        // A separate task holds the permit, even if the visitor closes the connection to try again.
+        // A separate task holds the permit, so that a visitor cannot skip the delay by reconnecting.
         let delay = tokio::spawn(async move {
             sleep(WRONG_TOKEN).await;
             drop(permit);
