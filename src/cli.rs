@@ -42,7 +42,7 @@ pub enum Invocation {
     Lock(lock::LockArgs),
     /// Show the locks of a collection; break or prune them
     Locks(locks::LocksArgs),
-    #[allow(missing_docs, reason = "its variants are the commands")]
+    #[allow(missing_docs, reason = "the variants are the commands")]
     #[command(flatten)]
     Operator(operators::OperatorCommand),
     /// Ask this host's daemon: exits 0 if it leads, 1 if not

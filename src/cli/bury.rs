@@ -267,7 +267,8 @@ async fn release(
     let timings = &config.lease.timings;
     let expiry = match args.valid_until {
         Some(valid_until) => valid_until + (timings.lease_duration() - timings.renew_deadline()),
-        // The time of the last renewal is unknown, but precedes the time of the lock.
+        // The time of the last renewal is unknown, but it is before `locked_at`, when this process
+        // locked the claim.
         None => locked_at + timings.lease_duration(),
     };
     let until = expiry.min(noticed_at + args.timeout);

@@ -124,8 +124,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
-/// Returns true if the process may belong to this user. The /proc files of a process that is not
-/// dumpable belong to root, so only the process's status file shows the user.
+/// Returns true if the process may belong to this user. Reads the user from the process's status
+/// file, because root owns the /proc files of a process that is not dumpable.
 fn is_of_this_user(pid: i32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => has_user(&status, geteuid().as_raw()),

@@ -36,10 +36,7 @@ impl Reloader {
             return;
         }
         let (current, sources) = (self.current.clone(), self.sources.clone());
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "its end is awaited by the event loop"
-        )]
+        #[allow(clippy::disallowed_methods, reason = "the event loop awaits the task")]
         let reading = tokio::task::spawn_blocking(move || current.reload(&sources));
         self.reading = Some(reading);
     }

@@ -235,7 +235,8 @@ async def _block(acquire: Callable[[], Awaitable[Kept]]) -> AsyncIterator[Kept]:
             finally:
                 watch.cancel()
     except BaseException as error:
-        # A closed generator cannot wait; its lock is released with the last reference.
+        # After GeneratorExit, this code must not await. The lock is released when the last reference
+        # to it is dropped.
         if kept is not None and not isinstance(error, GeneratorExit):
             try:
                 await kept._leave()

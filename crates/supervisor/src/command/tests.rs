@@ -141,7 +141,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     let cut: [fn(&mut SupervisedCommand); 3] = [
         |command| command.lose(after(5)),
         SupervisedCommand::kill,
-        // A frozen process does not notice the loss.
+        // A daemon that was frozen does not call `lose`; only its deadline passes.
         |command| command.extend(terms(clock::boot_now())),
     ];
     for (number, cut) in cut.into_iter().enumerate() {

@@ -34,7 +34,7 @@ impl FileReader {
     ) -> Option<T> {
         let read = async {
             let turn = Arc::clone(&self.0).lock_owned().await;
-            #[allow(clippy::disallowed_methods, reason = "it only reads the files")]
+            #[allow(clippy::disallowed_methods, reason = "the task only reads the files")]
             let done = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 work()

@@ -39,7 +39,7 @@ impl SeedList {
         let Some(options) = self.tls.clone() else {
             return Ok(None);
         };
-        #[allow(clippy::disallowed_methods, reason = "it ends when the files are read")]
+        #[allow(clippy::disallowed_methods, reason = "the task only reads the files")]
         let read = tokio::task::spawn_blocking(move || Certificates::of(&options));
         let read = read.await.unwrap_or_else(|_| Err("interrupted".to_owned()));
         let read = read.map_err(|why| Failure::lasting(tls::REFUSED, why));
