@@ -121,7 +121,8 @@ fn two_sources_or_none_are_refused() {
     render("minimal", &FILE).unwrap();
 }
 
-/// Vault's agent mounts the file itself, so the values have only a path and annotations.
+/// In vault.yaml, the values have only a path and annotations, because Vault's agent mounts the file
+/// itself. csi.yaml adds a volume of the CSI driver.
 #[test]
 fn the_documented_values_need_no_secret() {
     for (file, path) in [

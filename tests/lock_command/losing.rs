@@ -23,7 +23,7 @@ fn trapping(place: &Place, reaction: &str, signal: &str) -> String {
     format!("trap '{reaction}' {signal}; {holds}; while :; do sleep 0.02; done")
 }
 
-/// A command that exits with code 4, this many seconds after SIGTERM.
+/// Returns a command that exits with code 4, `seconds` after SIGTERM.
 fn tidy(place: &Place, seconds: &str) -> String {
     let stopped = place.note("stopped");
     trapping(

@@ -189,7 +189,8 @@ pub(super) fn shipped_prose() -> Vec<(String, String)> {
         messages.retain(|(_, text)| text.matches(' ').count() > 1);
         add(&name, messages);
     }
-    // Skips the other crates' tests.
+    // Adds the comments of the tests, benchmarks, examples and the proof crate, but not of the other
+    // crates' unit tests.
     let read = ["tests/", "benches/", "examples/", "crates/proof/"];
     let unread = "tests/plain_words/";
     for (name, text) in rust_texts() {

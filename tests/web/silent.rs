@@ -62,7 +62,7 @@ async fn called(
         if name == marker {
             break;
         }
-        // An answer changes only a part of this field.
+        // A roll call sets the whole field `roll_call`; an answer changes only `roll_call.present`.
         let update = change.update_description.map(|it| it.updated_fields);
         if update.is_some_and(|fields| fields.contains_key("roll_call")) {
             called.push(name);

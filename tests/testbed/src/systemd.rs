@@ -155,7 +155,7 @@ impl Drop for Systemd {
     }
 }
 
-/// The control group of all processes of a systemd, which creates groups below it.
+/// A control group for systemd and all its processes. systemd creates its own groups below this one.
 #[derive(Debug)]
 struct Group {
     path: PathBuf,
