@@ -117,7 +117,8 @@ pub enum UriProblem {
     Malformed,
 }
 
-/// False if the digits may belong to a password that is not percent-encoded.
+/// Returns true if a port is 0 or exceeds 65535, unless the digits may belong to a password that is
+/// not percent-encoded.
 fn has_wrong_port(servers: &str) -> bool {
     let (authority, database) = servers.split_once('/').unwrap_or((servers, ""));
     let (_, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));

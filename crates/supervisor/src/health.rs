@@ -194,7 +194,8 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection serves only this check, and may close just when the response arrives.
+    // The connection serves only this check, and may close just when the response arrives. The
+    // response then still counts.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {

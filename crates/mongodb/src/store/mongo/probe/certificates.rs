@@ -84,7 +84,8 @@ impl Certificates {
         })
     }
 
-    /// Connects to a server, given as `host:port`, and returns when its certificate chain expires.
+    /// Connects to a server, given as `host:port`. Returns the time at which the server's certificate
+    /// chain expires.
     pub async fn server(&self, address: &str) -> Result<SystemTime, Failure> {
         let failed = |why: String, remedy| {
             Failure::new("TLS connection failed", remedy).of(format!("({why})"))
@@ -116,7 +117,7 @@ impl Certificates {
             })
         });
         let kind = "no certificate of the server has an expiry date";
-        until.ok_or_else(|| Failure::new(kind, "renew it"))
+        until.ok_or_else(|| Failure::new(kind, "renew the server's certificate"))
     }
 
     /// Returns the expiry date of the client certificate, if there is one.
