@@ -262,7 +262,7 @@ impl<M: Means> Fixture<M> {
     }
 }
 
-/// Pauses the client of `a` while its work continues, and starts `b`. Returns when `b` is at work.
+/// Pauses the client of `a` while its work continues, starts `b`, and waits until `b` is at work.
 pub(crate) async fn pause<M: Means>(fixture: &Fixture<M>) -> (Process, Process) {
     let a = fixture.at_work("a").await;
     a.stop();

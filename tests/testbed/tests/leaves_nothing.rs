@@ -28,7 +28,8 @@ fn in_place(place: &tempfile::TempDir, script: &str) -> Command {
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
-        // The environment of the surrounding suite would select another cache.
+        // From the surrounding suite, XDG_CACHE_HOME would select another cache, and CI would turn new
+        // entries into failures.
         .env_remove("XDG_CACHE_HOME")
         .env_remove("CI")
         .env("LEAVES_NOTHING_WATCHES", &home);
