@@ -38,7 +38,7 @@ const PATH_MAX: usize = 107;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 8;
 
-/// Permissions of the socket. Any user may connect who may enter the directory of the socket.
+/// Permissions of the socket. Any user who may enter the socket's directory may connect.
 const MODE: u32 = 0o666;
 
 /// A socket on which a daemon waits for a guard.

@@ -137,7 +137,8 @@ fn refusal(error: ApiError) -> Refusal {
     }
 }
 
-/// Helm creates the policy after the pods, and an API server applies it some seconds later.
+/// Maximum number of dry runs. Helm creates the policy after the pods, and an API server applies the
+/// policy some seconds later, so the first dry runs may be accepted.
 const ATTEMPTS: u32 = 4;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].

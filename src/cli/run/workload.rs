@@ -116,7 +116,7 @@ pub(super) fn witness(
     // The container of an attached guard must not get the configuration.
     let here = matches!(supervised, Supervised::Words(_));
     let hooks = !config.hooks.on_lead.is_empty() || !config.hooks.on_step_down.is_empty();
-    // A descriptor of this process (/dev/stdin) is another file in the witness.
+    // In the witness, a descriptor such as /dev/stdin refers to another file.
     let descriptors = ["/dev/stdin", "/dev/fd", "/proc"];
     let is_descriptor = |path: &Path| descriptors.iter().any(|place| path.starts_with(place));
     let is_pipe = match &config.mongodb.uri {

@@ -183,7 +183,7 @@ def lock(
         try:
             return HeldLock(await asyncio.wrap_future(started))
         except BaseException:
-            # A cancellation can meet a lock that was acquired in the same instant.
+            # The lock may have been acquired just before the cancellation.
             started.cancel()
             started.add_done_callback(_give_up)
             raise
