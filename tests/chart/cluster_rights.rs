@@ -100,7 +100,7 @@ fn only_the_first_two_validations_restrict_writes_to_other_pods_alone() {
     }
 }
 
-/// A change of the value therefore restarts no pod.
+/// A change of `leasehold.rights` restarts no pod.
 #[test]
 fn the_source_of_the_rights_does_not_change_the_pods() {
     // The release of this installation has no rights of its own.

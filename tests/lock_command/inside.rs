@@ -14,8 +14,8 @@ fn an_inner_lock_of_the_same_name_runs_immediately_with_the_same_token() {
     let within = inner(&place, "again --wait=5s", show);
     let done = place.run_under("again", &[], &format!("echo $LEASEHOLD_TOKEN; {within}"));
     assert_eq!((done.stdout.as_str(), done.code), ("1\n1\n", 3), "{done:?}");
-    // The inner command also works without the MongoDB flags. A command does not inherit our
-    // configuration variables.
+    // The inner command also works without the MongoDB flags, although it does not inherit the
+    // configuration variables of the outer command.
     let bare = format!("{PROGRAM} lock again -- echo inner");
     let done = place.run_under("again", &[], &bare);
     assert_eq!(done.stdout, "inner\n", "{done:?}");

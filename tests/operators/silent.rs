@@ -28,7 +28,7 @@ async fn a_command_says_that_it_waits_for_renewals() {
     let lease = dead_leader(&stage).await;
     let waiting = "waiting for renewals (1s of 4s)\n";
     for command in [&["leases"][..], &["describe", &lease]] {
-        // By a clock that is ahead, the last write is not old.
+        // The holder's clock is ahead, so the last write does not seem old.
         let then = DateTime::from_system_time(SystemTime::now() + Duration::from_secs(600));
         stage.stored().set(doc! { "holder.renewed_at": then }).await;
         let shown = leasehold(&stage, command).await.expect(0, &[]);

@@ -231,8 +231,8 @@ pub(crate) async fn kill_at_a_cpu_quota(
             cgroup.throttled() > before
         })
         .await;
-        // The count grows at the end of a period. During most of the next period, the processes
-        // cannot run.
+        // The kernel counts a throttled period at its end. During most of the next period, the
+        // processes cannot run.
         scene.pause(period).await;
         let victims: Vec<_> = victims
             .into_iter()

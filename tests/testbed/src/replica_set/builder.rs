@@ -313,7 +313,7 @@ impl ReplicaSetBuilder {
 
 /// Waits until one member is primary and the others are secondaries. A new set would elect its
 /// first primary only after an election timeout, so this function sends `replSetStepUp` to the
-/// first member. With `auth`, no user exists yet who may send this command, so the set has to wait.
+/// first member. With `auth`, no existing user may send this command yet, so the set has to wait.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     let end = Instant::now() + PRIMARY_DEADLINE;
     loop {
