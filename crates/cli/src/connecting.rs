@@ -18,7 +18,7 @@ pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
 #[allow(
     clippy::disallowed_methods,
-    reason = "a short read, and only without an answer"
+    reason = "the read is short, and happens only without an answer"
 )]
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {
     tokio::time::sleep(UNANSWERED_MAX).await;

@@ -286,7 +286,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_holder_info",
-                "1, with the identity of a holder of a lease or lock; the first 16 of a lock.",
+                "Always 1; the labels show the identity of a holder of a lease or lock. Only the first 16 holders of a lock.",
             ),
             ["lease", "lock", "identity"],
             leaders.chain(holders),
@@ -328,7 +328,7 @@ impl CollectionSample<'_> {
         registry.gauge(
             (
                 "leasehold_collection_info",
-                "1, with the MongoDB set, database and collection, and the version of the exporter; absent until MongoDB was reached.",
+                "Always 1; the labels show the MongoDB set, database and collection, and the version of the exporter. Absent until MongoDB was reached.",
             ),
             ["kind", "set", "database", "collection", "version"],
             store,

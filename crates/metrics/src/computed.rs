@@ -119,12 +119,12 @@ impl ComputedGauges {
             numbers: numbers.collect::<Result<_, _>>()?,
             holder_info: info(
                 "leasehold_holder_info",
-                "1, with the identity of the leader; absent while none is known.",
+                "Always 1; the labels show the identity of the leader. Absent while no leader is known.",
                 &["identity"],
             )?,
             store_info: info(
                 "leasehold_store_info",
-                "1, with the MongoDB set, database and collection of the lease; absent until MongoDB was reached.",
+                "Always 1; the labels show the MongoDB set, database and collection of the lease. Absent until MongoDB was reached.",
                 &["kind", "set", "database", "collection"],
             )?,
         })

@@ -160,8 +160,8 @@ impl Metrics {
             )?,
             watch_connected: gauge(
                 "leasehold_watch_connected",
-                "1 while a change stream or a cursor on hints is open; without one the store is \
-                 polled.",
+                "1 while a change stream or a cursor on hints is open; otherwise this candidate \
+                 polls MongoDB.",
             )?,
             workload_up: gauge(
                 "leasehold_workload_up",
@@ -265,7 +265,10 @@ impl Metrics {
 
     /// Adds a metric with the program's version and this revision.
     pub fn with_revision(self, revision: &str) -> Result<Self, prometheus::Error> {
-        let build = Opts::new("leasehold_build_info", "Always 1; labels have the version.");
+        let build = Opts::new(
+            "leasehold_build_info",
+            "Always 1; the labels show the version.",
+        );
         let build = GaugeVec::new(build, &["version", "revision"])?;
         let labels = [env!("CARGO_PKG_VERSION"), revision];
         build.with_label_values(&labels).set(1.0);
