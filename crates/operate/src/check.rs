@@ -38,7 +38,7 @@ Examples:
   leasehold check orders -o json | jq '.checks[] | select(.result == \"failed\")'
                              in a pipeline or a probe
 
-It needs the same four rights on the collection as run, and no others. A running daemon of \
+check needs the same four rights on the collection as run, and no others. A running daemon of \
 the same lease may use the directory and the port.
 
 Exit codes: 0 all is well, 1 warnings, 2 a check failed, 64 usage, 78 configuration.";

@@ -40,7 +40,7 @@ const SCHEMA: u32 = 1;
 
 const HELP: &str = "\
 Each HOST is resolved, and all of its addresses are asked for /status: the name of a headless Service \
-stands for all of its pods. It needs no configuration and no access to MongoDB.
+stands for all of its pods. The command needs no configuration and no access to MongoDB.
 
 Examples:
   leasehold replicas orders-headless:9402 --expect 2 --wait 1m

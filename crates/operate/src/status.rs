@@ -43,7 +43,7 @@ Examples:
   leasehold status --directory /run/leasehold/orders --output json
   leasehold status --lease orders --watch
 
-Exit codes: 0 leader; 1 not leader, or no longer by a stale file; 2 unknown: no daemon runs here, or its file cannot be \
+Exit codes: 0 leader; 1 not leader, or the file is stale; 2 unknown: no daemon runs here, or its file cannot be \
 trusted; 64 usage, such as no name although several daemons run here.";
 
 /// Arguments of `leasehold status`.

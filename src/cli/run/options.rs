@@ -46,7 +46,7 @@ Examples:
   leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
 
 Signals: TERM, INT and QUIT step down, release the lease and exit 0 (after Ctrl-C on a terminal, leasehold ends by \
-SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second one 1s or more after the first exits at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.
+SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second signal 1s or more after the first makes leasehold exit at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.
 
 Exit codes: 0 stopped, 1 second signal or a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 configuration. If CMD ends by itself: its own code, \
 76 if CMD exited with 0 but left processes that were stopped, 126/127 CMD cannot be executed / found, 128+N CMD was ended by signal N.";

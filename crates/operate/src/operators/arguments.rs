@@ -42,7 +42,8 @@ Maximum time to wait for MongoDB, and then for the effect of the request.";
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
 write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
-nothing. STATE silent: the last renewal is older than the lease duration. It is evidence, not a decision.
+nothing. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
+holder has exited, not proof.
 
 Examples:
   leasehold leases
