@@ -7,7 +7,7 @@ FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http in
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run mongodb stop build check test test-store flakes nemesis kills trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost recipes-third-party screenshots lint deny advisories workflows msrv publish-check doc site clean
+.PHONY: help run mongodb stop build check test test-store flakes nemesis kills trace-check linearizability proofs soak replay soak-locks replay-locks model mutants miri measure-code bench policy-cost recipes-third-party screenshots lint lints deny advisories workflows msrv publish-check doc site clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 22
@@ -33,11 +33,14 @@ check: lint ## formatting, lints, docs and the tests that need no server, withou
 	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::election::run --skip sim::lock::run --skip model::
 	$(CARGO) test --doc
 
-lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
+lint: lints ## rustfmt, clippy, rustdoc and the words of the texts, warnings are errors
+	$(CARGO) test --workspace --quiet --test plain_words
+
+# Without the test plain_words, which the whole suite runs among its tests.
+lints: doc
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package leasehold --lib --bins --no-default-features -- -D warnings
-	$(CARGO) test --workspace --quiet --test plain_words
 
 DENY_VERSION := 0.20.2
 
