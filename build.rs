@@ -1,4 +1,4 @@
-//! Sets the program's source revision, and links release builds without tables for unwinding. A
+//! Sets the program's source revision, and links release builds with fewer and smaller tables. A
 //! build without a revision succeeds and reports `unknown`.
 
 #![allow(clippy::print_stdout, reason = "cargo reads it")]
@@ -19,6 +19,11 @@ SECTIONS { /DISCARD/ : {
 INSERT AFTER .text;
 ";
 
+/// Packs the table of relocations, which every process reads when it starts: 0.31 MB of the program
+/// and 0.45 MB of a daemon's resident memory. The static program for aarch64 has a fixed address and
+/// no such table. In a program for the host, a glibc before 2.36 would not read a packed table.
+const PACKED_RELOCATIONS: &str = "-Wl,-z,pack-relative-relocs";
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=LEASEHOLD_REVISION");
@@ -31,6 +36,9 @@ fn main() {
         let script = format!("{out}/without-unwind-tables.ld");
         fs::write(&script, WITHOUT_UNWIND_TABLES).expect("OUT_DIR is writable");
         println!("cargo:rustc-link-arg-bin=leasehold=-Wl,--no-eh-frame-hdr,-T,{script}");
+        if env::var("TARGET").as_deref() == Ok("x86_64-unknown-linux-musl") {
+            println!("cargo:rustc-link-arg-bin=leasehold={PACKED_RELOCATIONS}");
+        }
     }
 }
 
