@@ -70,6 +70,9 @@ pub enum Invocation {
 }
 
 /// Executes the parsed command line. `main` prints the error.
+///
+/// Commands with large futures are not inlined. Otherwise this function's frame, and so the stack of
+/// every daemon and guard, would contain the futures of all commands (180 KB).
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     if !matches!(
         invocation,

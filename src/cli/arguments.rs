@@ -9,8 +9,10 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::Invocation;
+use super::guard::GuardArgs;
 use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
 use super::lock::LockArgs;
+use super::run::RunArgs;
 use crate::config::{MASK, looks_secret};
 use crate::election::BootTime;
 use crate::exit;
@@ -47,7 +49,7 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
         });
     }
     // Only help and errors need the layout, which would cost every start of a job a millisecond.
-    let matches = match job_only(arguments) {
+    let matches = match one_only(arguments) {
         Some(command) => command.try_get_matches_from(arguments),
         None => CommandLine::command().try_get_matches_from(arguments),
     };
@@ -77,11 +79,16 @@ fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
     Some((arguments, until))
 }
 
-/// Returns a command line that knows only `lock`, because building all commands would delay a job.
-fn job_only(arguments: &[OsString]) -> Option<Command> {
-    let is_job = arguments.get(1).is_some_and(|name| name == JOB);
-    let command = || Command::new(JOB).subcommand(LockArgs::augment_args(Command::new(JOB)));
-    is_job.then(command)
+/// Returns a command line that knows only the named command, if processes of this command run for
+/// long or start often. Building all commands takes a millisecond, and a guard keeps their memory.
+fn one_only(arguments: &[OsString]) -> Option<Command> {
+    let only = match arguments.get(1)?.to_str()? {
+        "run" => RunArgs::augment_args(Command::new("run")),
+        "lock" => LockArgs::augment_args(Command::new("lock")),
+        "guard" => GuardArgs::augment_args(Command::new("guard")),
+        _ => return None,
+    };
+    Some(Command::new("leasehold").subcommand(only))
 }
 
 /// Returns the subcommand and the error message if the arguments contradict each other.
@@ -97,9 +104,6 @@ fn contradiction(invocation: &Invocation) -> Option<(&'static str, String)> {
     };
     Some((subcommand, message?))
 }
-
-/// Name of the subcommand that jobs start.
-const JOB: &str = "lock";
 
 const EXAMPLES: &str = "\
 Examples:

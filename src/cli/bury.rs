@@ -83,6 +83,7 @@ impl BuryArgs {
 }
 
 /// Runs the command.
+#[inline(never)]
 pub fn run(args: &BuryArgs) -> Result<ExitCode, CommandError> {
     let config = args.configuration.sources.load().config()?;
     let json = config.log.format.json;

@@ -66,10 +66,13 @@ const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the daemon until it is stopped.
+#[inline(never)]
 pub fn run(args: RunArgs) -> Result<ExitCode, CommandError> {
     let idle_timers = Arc::default();
     // One thread suffices, because the status files have a thread of their own.
-    let exit = idle_timers::run_to_end(&idle_timers, serve(args, Arc::clone(&idle_timers)))??;
+    // The future is boxed, because otherwise copies of it stay on the stack.
+    let serving = Box::pin(serve(args, Arc::clone(&idle_timers)));
+    let exit = idle_timers::run_to_end(&idle_timers, serving)??;
     Ok(exit.take())
 }
 

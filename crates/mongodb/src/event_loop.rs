@@ -168,7 +168,8 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
         LoopHandle {
             status: self.status(),
             inputs,
-            task: Some(tokio::spawn(self.run(host))),
+            // Boxed, because otherwise copies of this large future stay on the stack.
+            task: Some(tokio::spawn(Box::pin(self.run(host)))),
             result: None,
         }
     }

@@ -96,6 +96,7 @@ const LOGIN_REFUSED: Skip = "the login was refused";
 type Primary<'a> = Result<&'a Description, Skip>;
 
 /// Runs the checks.
+#[inline(never)]
 pub fn run(mut args: CheckArgs) -> Result<ExitCode, CommandError> {
     if let (Some(name), Some(key)) = (&args.name, find("lease.name")) {
         let flags = &mut args.configuration.sources.flags;

@@ -150,6 +150,7 @@ impl LocksArgs {
 }
 
 /// Runs the requested action.
+#[inline(never)]
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let inner = args.inner().map(|(_, inner)| inner);
     let connection = args.connection.joined(inner);

@@ -145,6 +145,7 @@ fn system(operation: &str) -> impl Fn(std::io::Error) -> CommandError {
 }
 
 /// Runs one of the commands.
+#[inline(never)]
 pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     let (connection, json) = command.connection();
     let timeout = connection.timeout();
