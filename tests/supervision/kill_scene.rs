@@ -38,14 +38,15 @@ pub(crate) enum Form {
 }
 
 pub(crate) struct Scene {
+    /// On hosts, pods without containers. Dropped before the journal, because a running daemon would
+    /// create its status directory again.
+    pub(crate) replicas: Vec<Pod>,
     pub(crate) contest: Contest,
     journal: Journal,
     pub(crate) lease: &'static str,
     /// The command of the containers.
     command: Vec<String>,
     identities: Vec<&'static str>,
-    /// On hosts, without containers.
-    pub(crate) replicas: Vec<Pod>,
     pub(crate) random: Mutator,
     seed: u64,
     /// Token of the newest command that has acted.
@@ -90,12 +91,12 @@ impl Scene {
         let replicas = identities.iter().map(replica).collect();
         let seed = RandomState::new().hash_one(());
         Self {
+            replicas,
             contest,
             journal,
             lease,
             command,
             identities: identities.to_vec(),
-            replicas,
             random: Mutator::new(seed),
             seed,
             token: 0,
