@@ -30,8 +30,8 @@ pub(crate) struct Report {
 pub(crate) struct Strikes {
     pub(crate) times: usize,
     pub(crate) alone: usize,
-    /// Longest gap in the work that began during or after a fault of this kind while no other fault
-    /// was active.
+    /// Longest gap in the work. A gap counts if it began during a single fault of this kind, or
+    /// between that fault and the next.
     pub(crate) longest_gap: Duration,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct Compared {
     pub(crate) works: usize,
     pub(crate) overlaps: usize,
     pub(crate) after: BTreeMap<String, usize>,
-    /// By kind of fault, the longest gap in the work that began during or after the fault while no
-    /// other fault was active.
+    /// By kind of fault, the longest gap in the work. A gap counts if it began during a single
+    /// fault of this kind, or between that fault and the next.
     pub(crate) longest: BTreeMap<String, Duration>,
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn attributed(story: &Story, instants: &[u64], since: u64) -> BTreeMa
     counts
 }
 
-/// A fault during which no other fault was active, and the longest gap in the work that began
-/// during or after the fault.
+/// A single fault, during which no other fault was active. `gap` is the longest gap in the work,
+/// among the gaps that began during the fault, or between the fault and the next.
 pub(crate) struct Lone<'a> {
     pub(crate) struck: &'a Struck,
     pub(crate) gap: Duration,
@@ -201,7 +201,8 @@ impl Report {
             format!("| {first} | {} |\n", cells.join(" | "))
         };
         let mut text = "\nworkloads that began while another workload ran, and the longest time \
-        without work that began during or after a fault that struck alone\n\n"
+        without work; a time counts if it began during a single fault, or between that fault and \
+        the next\n\n"
             .to_owned();
         text += &row("fault", &|compared| compared.name.to_owned());
         text += &row("---", &|_| "---".to_owned());
