@@ -15,7 +15,7 @@ pub(super) const GRANT_SHARE: u32 = 8;
 /// Delay of a confirmation. Shorter work needs no confirmation, because its release follows.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// Minimum time to confirm a grant. Even a loaded store answers a write in this time.
+/// Lower limit of [`remaining_min`]. Even a loaded store confirms a grant in this time.
 const REMAINING_MIN: Duration = Duration::from_millis(180);
 
 /// A majority-acknowledged grant.
@@ -53,7 +53,8 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the minimum time to confirm a grant. With less time, the work waits for confirmation.
+/// Returns the minimum remaining authority with which work may begin before its grant is confirmed.
+/// With less authority left, the work waits for the confirmation.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

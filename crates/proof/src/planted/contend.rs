@@ -1,5 +1,5 @@
-//! Planted bugs of a contender. `crates/core/src/election/contend.rs` includes this file, which uses
-//! its private items.
+//! Planted bugs of a contender. `crates/core/src/election/contend.rs` includes this file as a
+//! module, so that this file can use private items of the contender.
 
 use super::decide::{Decision, Predecessor};
 use super::write::Acquired;

@@ -139,7 +139,8 @@ impl Contender {
             // Sends no release, because a release would depose a forked VM that leads with this
             // claim.
             CauseOfLoss::Rejected => {
-                // On a cloned directory, another process may lead with the claim.
+                // Removes the claim from the directory's record. If the directory was cloned,
+                // another process may lead with this claim.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);

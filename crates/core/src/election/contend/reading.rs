@@ -112,8 +112,8 @@ impl LeaseReads {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // Ignores the standby, which this candidate may only have assumed, and renewals, which
-            // hints do not report.
+            // Ignores the standby, because this candidate may only have assumed it. While following
+            // hints, also ignores renewals (the revision), because hints do not report renewals.
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();

@@ -122,7 +122,8 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // By then, the stream or a read has shown a registration that was applied.
+        // Time of the next attempt. If the store applied this registration, the stream or a read
+        // has shown the registration by then.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)

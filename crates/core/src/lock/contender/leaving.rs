@@ -1,5 +1,6 @@
 //! Leaving the queue or releasing the lock. The claim is never renewed again. A leave is repeated
-//! until its outcome is known. A minimum hold only marks the entry; other contenders remove it.
+//! until its outcome is known. During its minimum hold, this contender only marks the entry
+//! (`keep`); other contenders remove the entry after the minimum hold.
 
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 //!
 //! Omits settings, values that are only reported, and writes whose revision cannot be stored again.
 //! `canonical_form.rs` tests that these omissions hide no behavior.
-//! `crates/core/src/lock/contender.rs` includes this file, which uses its private items.
+//! `crates/core/src/lock/contender.rs` includes this file as a module, so that this file can use
+//! private items of the contender.
 
 use std::hash::Hash;
 

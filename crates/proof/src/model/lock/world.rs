@@ -341,7 +341,8 @@ impl World {
         };
     }
 
-    /// Returns true if no process with authority excludes the first waiting contender.
+    /// Returns true if a contender waits, and no process with authority excludes the first waiting
+    /// contender.
     fn is_idle(&self) -> bool {
         let waits = |machine: &&Arc<Machine>| {
             let standing = machine.contender.as_ref().map(|c| c.status().standing);

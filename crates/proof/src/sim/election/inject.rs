@@ -242,8 +242,8 @@ impl World {
         directory.locked_by = Some(id);
         twin.machine = machine;
         twin.directory = self.own.directories.len();
-        // Both twins continue the same random generator, because not every hypervisor notifies the
-        // kernel of a clone.
+        // Changes only the speed of the twin's machine. Both twins continue with the same random
+        // generator, because not every hypervisor notifies the kernel of a clone.
         twin.random.copied(Rng::new(rng.next_u64(), 7));
         twin.stream.open = false;
         let exiting = twin.exiting;
