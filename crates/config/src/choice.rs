@@ -118,7 +118,8 @@ choice! { SignalNumber {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFormat {
-    /// True for JSON, false for text; `None` if the command chooses by its standard error.
+    /// True for JSON, false for text. `None` for the command's default: `run`, `bury` and `web` log
+    /// JSON unless standard error is a terminal; the other commands log text.
     pub json: Option<bool>,
 }
 

@@ -79,7 +79,8 @@ pub(super) fn run() -> ExitCode {
     let Err(NotBecome(Some(end))) = become_command(guard.as_fd()) else {
         return ExitCode::from(NOT_EXECUTABLE);
     };
-    // A guard that does not receive this record sees CMD exit with an equivalent code.
+    // If this record does not arrive, the guard sees only this process's exit code, as if CMD had
+    // run and exited with that code.
     let _ = post(guard.as_fd(), &end);
     ExitCode::from(end.exit_code().unwrap_or(NOT_EXECUTABLE))
 }

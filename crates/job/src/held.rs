@@ -421,7 +421,8 @@ mod tests {
         assert!(never_began(&finished(CommandEnd::Refused, false), false));
         assert!(!never_began(&finished(CommandEnd::Refused, true), false));
         assert!(!never_began(&finished(CommandEnd::Refused, false), true));
-        // The command may have run for a moment, or cannot run at all.
+        // In these cases, the job must not wait for the lock again, because the command may have
+        // run for a moment, or can never run.
         for end in [
             CommandEnd::Signalled(9),
             CommandEnd::Unknown,

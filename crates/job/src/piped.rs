@@ -1,6 +1,6 @@
 //! Holds a lock for a program that keeps a pipe to our standard input open. This process cannot end
-//! the program, so the lock is released only after the program has closed the pipe (I6); otherwise,
-//! the entry expires.
+//! the program, so the lock is released only after the program has closed the pipe (I6). If the
+//! lock is lost or this process must exit while the pipe is open, the entry is left to expire.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;

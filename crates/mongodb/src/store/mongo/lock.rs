@@ -38,7 +38,7 @@ struct LockInner {
     deployment: Arc<Deployment>,
     shares_client: bool,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
-    /// Set by the first join that changed the number of slots.
+    /// Previous number of slots. Set by this contender's first join that changed the number.
     slots_before: OnceLock<u32>,
     /// The newest claim, and the operation time of its join, where its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
@@ -140,7 +140,8 @@ impl MongoLockStore {
         let _ = self.shared.result.set(result);
     }
 
-    /// Returns the former number of slots if a join changed it; 0 for exclusive and shared.
+    /// Returns the previous number of slots if a join of this contender changed the number; 0 if
+    /// the lock was exclusive or shared before.
     pub fn slots_before(&self) -> Option<u32> {
         self.shared.slots_before.get().copied()
     }

@@ -99,7 +99,7 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, &'static str> {
     let certificates = CertificateDer::pem_slice_iter(&bytes).flatten();
     match roots.add_parsable_certificates(certificates) {
         (0, 0) => Err("contains no PEM certificate"),
-        (0, _) => Err("has no certificate of X.509 version 3"),
+        (0, _) => Err("contains no certificate that can be parsed"),
         _ => Ok(roots),
     }
 }

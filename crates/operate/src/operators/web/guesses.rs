@@ -142,6 +142,6 @@ mod tests {
         assert_eq!(known(), PEERS_MAX + 1);
         taken.clear();
         assert!(is_free(&guesses, peer(0)));
-        assert_eq!(known(), 1, "a peer without tokens is forgotten");
+        assert_eq!(known(), 1, "a peer whose permits are all free is forgotten");
     }
 }

@@ -196,7 +196,8 @@ impl Shared {
         client: &Client,
     ) -> Result<Answer, Refusal> {
         if !request.body().is_end_stream() {
-            // hyper detects a closed connection only after reading the pending bytes.
+            // A stream never reads the request's body. While received bytes are unread, hyper does
+            // not detect a closed connection.
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "/events takes no body");
         }
         let Some(place) = client.streams.admit(client, || ()) else {

@@ -266,7 +266,8 @@ impl Deployment {
         let parsed = ConnectionUri::parse(uri)?;
         let mut options = self.resolved(&parsed).await?;
         if options.load_balanced == Some(true) {
-            // The host's SRV record has set this option, because the string cannot set it.
+            // `ConnectionUri::parse` refuses this option in the string, so only the host's TXT
+            // record can have set the option.
             return Err(UriProblem::Refused("loadBalanced", LOAD_BALANCED).into());
         }
         let timeout = self.operation_timeout();
