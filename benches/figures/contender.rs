@@ -73,7 +73,7 @@ impl Warm {
                     | LockEffect::Lost(_)
                     | LockEffect::Notice(_)
                     | LockEffect::Exit(_)) => {
-                        panic!("no other contender waits: {other:?}")
+                        panic!("unexpected effect without other contenders: {other:?}")
                     }
                 }
             }

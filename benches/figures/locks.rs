@@ -225,7 +225,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
         let began_ns = boottime_ns();
         let acquired = lock.acquire().await.expect("the set answers");
         let released = lock.release().await.expect("the set answers");
-        assert!(acquired && released, "no other contender waits");
+        assert!(acquired && released, "refused without other contenders");
         series.push(seconds(began_ns, boottime_ns()));
     }
     series
@@ -349,7 +349,7 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program")
 }
 
-/// Returns the command to run under the lock, which ends after this time.
+/// Returns the command to run under the lock. The command ends after `hold`.
 pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());

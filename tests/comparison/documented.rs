@@ -12,7 +12,7 @@ const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_counter_of_one_is_deleted_under_its_owner",
     "of_a_counter_of_one_leaves_two_owners",
 ];
-/// Files without tests that break a lock or run leasehold.
+/// Files whose tests neither break a hand-made lock nor run leasehold.
 const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "journal.rs"];
 
 #[test]

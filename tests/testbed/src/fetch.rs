@@ -10,7 +10,7 @@ use crate::Failure;
 /// finds or fetches mongod once per process (`MONGOD`, PATH, cache, download).
 ///
 /// # Errors
-/// If the script fails. The error is the script's last output, which names the remedy.
+/// If the script fails. The error is the script's standard error, which names the remedy.
 pub fn mongod_binary() -> Result<PathBuf, Failure> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let fetch = || fetch("fetch-mongod", Stdio::piped());
@@ -21,7 +21,7 @@ pub fn mongod_binary() -> Result<PathBuf, Failure> {
 /// (`ETCDCTL`, cache, build).
 ///
 /// # Errors
-/// If the script fails. The error is the script's last output, which names the remedy.
+/// If the script fails. The error is the script's standard error, which names the remedy.
 pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
     fetch("fetch-etcdctl", Stdio::piped()).map_err(Failure::new)
 }
@@ -30,8 +30,9 @@ pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
 /// `fetch-kubernetes` of this crate finds or builds them (`KUBEBUILDER_ASSETS`, cache, build).
 ///
 /// # Errors
-/// If the programs are not available. The script prints the remedy on standard error. The test
-/// inherits that output, so that the progress of a build, which takes minutes, is visible.
+/// If the programs are not available. The script prints the remedy on standard error. The script
+/// inherits the test's standard error, so that the progress of a build, which takes minutes, is
+/// visible.
 pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     let programs = fetch("fetch-kubernetes", Stdio::inherit());
     programs.map_err(|words| match words.is_empty() {
