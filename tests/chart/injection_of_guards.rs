@@ -150,7 +150,7 @@ fn the_supervised_container_has_no_automatic_token_and_other_containers_keep_it(
         let mounts_of_app = &mut with_token["containers"][1]["volumeMounts"];
         let mounts_of_app = mounts_of_app.as_array_mut().unwrap();
         mounts_of_app.retain(|mount| mount["mountPath"] != TOKEN);
-        let refused = found("the validating policy refuses the mounted token", async || {
+        let refused = found("the policy refuses the token", async || {
             let refused = create(&installed, &supervising("app", &with_token), true).await;
             refused.err()
         })
