@@ -162,7 +162,16 @@ impl World {
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
-        let alone = p.facts.alone_since.map(|since| decided.since(since));
+        // A frozen process handles older news first.
+        let unaware = p
+            .inbox
+            .iter()
+            .any(|(_, input)| matches!(input, Input::Health { healthy: false }));
+        let alone = p
+            .facts
+            .alone_since
+            .filter(|_| !unaware)
+            .map(|since| decided.since(since));
         let mut found = None;
         let (mut chain_length, mut renewals) = (0, 0);
         match operation {
