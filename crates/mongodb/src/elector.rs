@@ -3,7 +3,7 @@
 mod host;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -15,6 +15,7 @@ use self::host::ElectionHost;
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, StoreInfo};
+use leasehold_clock::{boot_now, wall_now};
 use leasehold_core::election::{
     Authority, Candidate, Claim, Election, Input, ResourceName, Status, Timings, Token, Tunables,
     Watch,
@@ -128,6 +129,7 @@ impl ElectorBuilder {
         candidate.supervises = supervises;
         candidate.predecessor_claim = options.predecessor_claim;
         candidate.releases_predecessor = options.releases_predecessor;
+        candidate.slots_offset = Some(wall_clock_ahead());
         let (store, lease) = (options.store, options.lease);
         let traced = (Kind::Election, lease.as_str());
         let (candidate, inputs, events) = EventLoop::new(&store, traced, &candidate, Election::new);
@@ -197,7 +199,7 @@ impl Elector {
     /// Returns the authority at this instant; `None` if another candidate may lead.
     pub fn authority(&self) -> Option<Authority> {
         let status = self.candidate.status.borrow();
-        status.at(leasehold_clock::boot_now()).authority
+        status.at(boot_now()).authority
     }
 
     /// Steps down if leading. The candidate then does not contend during a cooldown.
@@ -236,6 +238,14 @@ impl Elector {
     pub async fn close(self) {
         self.store.shut_down().await;
     }
+}
+
+/// Returns how far the wall clock is ahead of the boot clock. If the wall clock is set later, this
+/// process renews outside the slots of the others, which only costs the servers more.
+fn wall_clock_ahead() -> Duration {
+    let booted = Duration::from_nanos(boot_now().as_nanos());
+    let wall = wall_now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default().saturating_sub(booted)
 }
 
 impl Drop for Elector {

@@ -43,6 +43,41 @@ fn a_renewal_goes_out_every_renew_interval_and_extends_from_its_send() {
 }
 
 #[test]
+fn the_leaders_of_a_shared_clock_soon_renew_together() {
+    let (interval, slot) = (seconds(3), millis(250));
+    for (began, offset) in [(0, 0), (1, 130), (130, 0), (249, 77)] {
+        let candidate = Candidate {
+            slots_offset: Some(millis(offset)),
+            ..candidate("a")
+        };
+        let (mut stored, mut sent) = (Stored::default(), at(0) + millis(began));
+        let mut a = Node::begin(candidate, sent);
+        a.serve(sent, &mut stored);
+        for renewal in 0..200 {
+            let due = a.election.next_wakeup().expect("renews");
+            assert!(due <= sent + interval, "renewal {renewal} is late");
+            assert!(
+                due + interval / 1024 >= sent + interval,
+                "renewal {renewal} is early"
+            );
+            if renewal > 100 {
+                let into =
+                    (u128::from(due.as_nanos()) + millis(offset).as_nanos()) % slot.as_nanos();
+                assert_eq!(
+                    into, 0,
+                    "renewal {renewal} is not at the beginning of a slot"
+                );
+            }
+            // A timer that fires late does not delay the following renewals.
+            sent = due + millis(renewal % 3);
+            a.tick(sent);
+            a.serve(sent, &mut stored);
+            assert_eq!(a.valid_until(), sent + seconds(18));
+        }
+    }
+}
+
+#[test]
 fn i4_at_its_deadline_a_leader_has_stepped_down() {
     let (mut a, _) = leader("a", at(0));
     a.run_cut_off(at(60), &Outcome::Failed);
