@@ -48,6 +48,9 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
             other => other,
         });
     }
+    if let Some(guard) = GuardArgs::without_clap(arguments) {
+        return Ok(Invocation::Guard(guard));
+    }
     // Only help and errors need the layout, which would cost every start of a job a millisecond.
     let matches = match one_only(arguments) {
         Some(command) => command.try_get_matches_from(arguments),

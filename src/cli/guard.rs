@@ -51,6 +51,22 @@ pub struct GuardArgs {
     command: Vec<OsString>,
 }
 
+impl GuardArgs {
+    /// Returns the arguments if the command line has the form of the example in [`HELP`]. Without
+    /// clap, the code that a guard keeps in memory is a sixth smaller.
+    pub(super) fn without_clap(arguments: &[OsString]) -> Option<Self> {
+        let [_, name, flag, socket, dashes, command @ ..] = arguments else {
+            return None;
+        };
+        let in_form = name == "guard" && flag == "--socket" && dashes == "--";
+        let is_file = !socket.is_empty() && !socket.as_encoded_bytes().starts_with(b"-");
+        (in_form && is_file && !command.is_empty()).then(|| Self {
+            socket: socket.into(),
+            command: command.to_vec(),
+        })
+    }
+}
+
 /// Runs the command whenever the daemon orders it, until the command exits by itself or the
 /// container is asked to stop.
 pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
@@ -138,4 +154,41 @@ fn cause(socket: &Path, error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     remedy.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn command_lines_are_parsed_alike_with_and_without_clap() {
+        let mut parsed = 0;
+        for line in [
+            "guard --socket /s -- sleep --socket 3",
+            "guard --socket s -- -- x",
+            "guard --socket /s -- a",
+            "guard --socket /s --",
+            "guard --socket -- a b",
+            "guard --socket -s -- a",
+            "guard --socket=/s -- a",
+            "guard --socket /s a -- b",
+            "guard --help -- a",
+            "run --socket /s -- a",
+            "guard --socket  -- a",
+        ] {
+            let words = ["leasehold"].into_iter().chain(line.split(' '));
+            let line: Vec<_> = words.map(OsString::from).collect();
+            let Some(guard) = GuardArgs::without_clap(&line) else {
+                continue;
+            };
+            parsed += 1;
+            let clap = GuardArgs::augment_args(Command::new("guard"));
+            let mut matches = clap.try_get_matches_from(&line[1..]).expect("valid");
+            let by_clap = GuardArgs::from_arg_matches_mut(&mut matches).expect("as declared");
+            assert_eq!(format!("{guard:?}"), format!("{by_clap:?}"));
+        }
+        assert_eq!(parsed, 3);
+    }
 }
