@@ -143,6 +143,9 @@ impl Session {
             session.set("PIP_CACHE_DIR", format!("{cache}/pip"));
             session.set("MAVEN_OPTS", format!("-Dmaven.repo.local={cache}/maven"));
         }
+        // Notices of newer versions are not part of the pages.
+        session.set("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        session.set("npm_config_update_notifier", "false");
         session.set("LEASEHOLD_LOG__FORMAT", "text");
         session.set("LEASEHOLD_MONGODB__DATABASE", database);
         session.set("XDG_RUNTIME_DIR", session.place("runtime"));
