@@ -44,8 +44,8 @@ const OTHERS_SETTLE: Duration = Duration::from_millis(50);
 pub struct FileOptions {
     /// The candidate.
     pub who: Identification,
-    /// The current timings. A follower's files are rewritten once per renew_interval. A leader's
-    /// files are rewritten at each renewal, and at the latest after 1.5 times this interval.
+    /// The current timings. A leader's files are rewritten at each renewal, and at the latest after
+    /// 1.5 times renew_interval. A follower's files are rewritten after half of lease_duration.
     pub timings: watch::Receiver<Timings>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
@@ -290,8 +290,15 @@ impl StatusWriter {
         }
     }
 
-    fn refresh(&self) -> Duration {
-        self.options.timings.borrow().renew_interval()
+    /// Returns the time after which unchanged files are rewritten. A follower's files contain nothing
+    /// that expires, and rewriting them once per renew_interval took a third of its CPU time at rest.
+    fn refresh(&self, leads: bool) -> Duration {
+        let timings = self.options.timings.borrow();
+        match leads {
+            // Renewals already rewrite a leader's files.
+            true => timings.renew_interval() * 3 / 2,
+            false => timings.lease_duration() / 2,
+        }
     }
 
     /// Returns the time until the next rewrite, or until the deadline in the files. The files are
@@ -321,10 +328,7 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return false;
         }
-        // Renewals already rewrite a leader's files, so the extra refresh may come later.
-        let leads = current.authority.is_some();
-        let refresh = self.refresh();
-        self.rewrite_at = now + if leads { refresh * 3 / 2 } else { refresh };
+        self.rewrite_at = now + self.refresh(current.authority.is_some());
         self.show(&current)
     }
 
@@ -380,7 +384,7 @@ impl StatusWriter {
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
         // One interval is added, because the thread may be late on a busy machine.
-        let due = self.rewrite_at + self.refresh();
+        let due = self.rewrite_at + self.options.timings.borrow().renew_interval();
         document.rewrite_due_boottime_ns = (!self.stopped).then(|| due.as_nanos());
         document.stopped = self.stopped;
         self.shown_error = error;

@@ -174,7 +174,7 @@ impl StatusFollower {
             }
         }
         // A follower's status changes with each renewal of the holder, but its files are rewritten
-        // only once per renew_interval.
+        // only when they would say something else.
         let before = self.last.replace(status.clone());
         if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();
