@@ -36,7 +36,8 @@ fn orders() -> ResourceName {
     ResourceName::new("orders").unwrap()
 }
 
-/// The writer refreshes its files once per `renew_interval`, so this interval is short.
+/// Unchanged files are rewritten after 1.5 `renew_interval`s while leading, and otherwise after half
+/// of `lease_duration`, so both are short.
 fn timings() -> Timings {
     let settings = TimingSettings {
         lease_duration: Duration::from_secs(2),

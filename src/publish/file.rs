@@ -290,15 +290,21 @@ impl StatusWriter {
         }
     }
 
-    /// Returns the time after which unchanged files are rewritten. A follower's files contain nothing
-    /// that expires, and rewriting them once per renew_interval took a third of its CPU time at rest.
-    fn refresh(&self, leads: bool) -> Duration {
-        let timings = self.options.timings.borrow();
-        match leads {
-            // Renewals already rewrite a leader's files.
-            true => timings.renew_interval() * 3 / 2,
-            false => timings.lease_duration() / 2,
+    fn renew_interval(&self) -> Duration {
+        self.options.timings.borrow().renew_interval()
+    }
+
+    /// Returns the instant of the next write of unchanged files. A follower's files contain no
+    /// authority, and rewriting them once per renew_interval took a third of its CPU time at rest.
+    fn next_rewrite(&self, current: &Status, now: BootTime) -> BootTime {
+        // Renewals already rewrite a leader's files, so the extra refresh may come later.
+        if current.authority.is_some() {
+            return now + self.renew_interval() * 3 / 2;
         }
+        let refresh = now + self.options.timings.borrow().lease_duration() / 2;
+        // The holder's lease may expire without a change that wakes this thread.
+        let holder = current.holder.as_ref();
+        holder.map_or(refresh, |holder| refresh.min(holder.until))
     }
 
     /// Returns the time until the next rewrite, or until the deadline in the files. The files are
@@ -328,8 +334,13 @@ impl StatusWriter {
             self.rewrite_at = self.rewrite_at.min(now + OTHERS_SETTLE);
             return false;
         }
-        self.rewrite_at = now + self.refresh(current.authority.is_some());
-        self.show(&current)
+        self.rewrite_at = self.next_rewrite(&current, now);
+        let answer = self.show(&current);
+        if self.shown.is_none() {
+            // A failed write is repeated soon.
+            self.rewrite_at = now + self.renew_interval();
+        }
+        answer
     }
 
     fn show(&mut self, current: &Status) -> bool {
@@ -384,7 +395,7 @@ impl StatusWriter {
         let mut document = StatusDocument::new(&current, &self.options.who, now)
             .with_store_error(error.as_ref(), now);
         // One interval is added, because the thread may be late on a busy machine.
-        let due = self.rewrite_at + self.options.timings.borrow().renew_interval();
+        let due = self.rewrite_at + self.renew_interval();
         document.rewrite_due_boottime_ns = (!self.stopped).then(|| due.as_nanos());
         document.stopped = self.stopped;
         self.shown_error = error;

@@ -88,8 +88,8 @@ const GAUGES: [NumberGauge; 7] = [
         "leasehold_status_file_age_seconds",
         "lease",
         "Time since status.json and status.env were last written; they are rewritten \
-         at least every 1.5 renew_intervals while this candidate leads, and otherwise every half \
-         of lease_duration.",
+         at least every 1.5 renew_intervals while this candidate leads, and otherwise at least every \
+         half of lease_duration.",
         |sample| sample.status_file_age.as_secs_f64(),
     ),
 ];

@@ -173,8 +173,8 @@ impl StatusFollower {
                 }
             }
         }
-        // A follower's status changes with each renewal of the holder, but its files are rewritten
-        // only when they would say something else.
+        // A follower's status changes with each renewal of the holder, but the content of its files
+        // does not.
         let before = self.last.replace(status.clone());
         if before.is_none_or(|before| !renders_equal(&before.at(now), &status.at(now))) {
             self.files.wake();

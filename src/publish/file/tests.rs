@@ -209,16 +209,53 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Returns a writer whose files show a leader with a minute left. The refresh interval is too long
 /// to matter.
 fn leading() -> (tempfile::TempDir, watch::Sender<Status>, StatusWriter) {
+    leading_with(options(20 * MINUTE))
+}
+
+fn leading_with(options: FileOptions) -> (tempfile::TempDir, watch::Sender<Status>, StatusWriter) {
     let place = tempfile::tempdir().unwrap();
     let (locked, _) = StatusDirectory::open(place.path(), &orders()).unwrap();
     let (sender, receiver) = watch::channel(status(3, MINUTE));
     let metrics = fixture::metrics(receiver.clone());
-    let options = options(20 * MINUTE);
     let records = watch::channel(None).1;
     let mut writer = StatusWriter::new(locked, receiver, records, options, metrics);
     assert!(writer.show_if_due(false));
     assert!(writer.wait() <= MINUTE);
     (place, sender, writer)
+}
+
+#[test]
+fn a_follower_rewrites_its_files_seldom_unless_the_holder_expires_or_a_write_failed() {
+    let options = FileOptions {
+        timings: watch::channel(Timings::default()).1,
+        ..options(REFRESH)
+    };
+    let (place, sender, mut writer) = leading_with(options);
+    let mut wait_with = |status| {
+        sender.send_replace(status);
+        writer.show_if_due(true);
+        writer.wait().as_secs_f64()
+    };
+    // Half of the lease_duration of 24 s. The renew_interval is 3 s.
+    let wait = wait_with(follower());
+    assert!(wait > 10.0 && wait <= 12.0, "{wait}");
+    let due = read(place.path()).rewrite_due_boottime_ns.unwrap();
+    let due = BootTime::from_nanos(due).since(boot_now()).as_secs_f64();
+    assert!(due > 13.0 && due <= 15.0, "{due}");
+    let silent = HolderView {
+        identity: Identity::new("other").unwrap(),
+        token: token(4),
+        until: boot_now() + Duration::from_secs(7),
+        unconfirmed: false,
+    };
+    let wait = wait_with(Status {
+        holder: Some(silent),
+        ..follower()
+    });
+    assert!(wait > 5.0 && wait <= 7.0, "{wait}");
+    obstruct(place.path(), JSON_FILE);
+    let wait = wait_with(follower());
+    assert!(wait > 1.0 && wait <= 3.0, "{wait}");
 }
 
 #[test]

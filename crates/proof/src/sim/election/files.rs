@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::election::mutation::planted;
-use crate::election::{BootTime, Claim, Role, Status, Token};
+use crate::election::{BootTime, Claim, Role, Status, Timings, Token};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Health {
@@ -96,6 +96,8 @@ pub(super) struct FileThread {
     shown: Option<Status>,
     says_leader: bool,
     pub(super) rewrite_at: BootTime,
+    /// The instant at which a failed write is repeated.
+    retry_at: BootTime,
     pub(super) remember: Option<RecoveredState>,
 }
 
@@ -144,7 +146,10 @@ impl FileThread {
     }
 
     fn look_at(&self) -> BootTime {
-        match self.shown.as_ref().and_then(|s| s.authority) {
+        let Some(shown) = &self.shown else {
+            return self.retry_at;
+        };
+        match shown.authority {
             Some(authority) => self.rewrite_at.min(authority.valid_until),
             None => self.rewrite_at,
         }
@@ -154,7 +159,7 @@ impl FileThread {
         &mut self,
         status: &Status,
         now: BootTime,
-        refresh: Duration,
+        timings: &Timings,
         says: impl FnOnce(&Status) -> Option<Says>,
     ) -> Round {
         if self.writing.is_some() || !(self.called || now >= self.look_at()) {
@@ -166,7 +171,14 @@ impl FileThread {
         if self.shown.as_ref() == Some(&truth) && now < self.rewrite_at {
             return Round::Shown(flushes);
         }
-        self.rewrite_at = now + refresh;
+        let interval = timings.renew_interval();
+        let refresh = now + timings.lease_duration() / 2;
+        self.retry_at = now + interval;
+        self.rewrite_at = match (truth.authority, &truth.holder) {
+            (Some(_), _) => now + interval * 3 / 2,
+            (None, Some(holder)) => refresh.min(holder.until),
+            (None, None) => refresh,
+        };
         let says = says(&truth).filter(|s| s.until > now && truth.role == Role::Leader);
         self.says_leader |= says.is_some();
         self.writing = Some(Writing {

@@ -228,8 +228,7 @@ impl World {
                 boot,
             })
         };
-        let refresh = p.tunables.timings.renew_interval();
-        match p.files.look(&p.published, now, refresh, says) {
+        match p.files.look(&p.published, now, &p.tunables.timings, says) {
             Round::Idle => {}
             Round::Writes => {
                 let length = match directory.health {
