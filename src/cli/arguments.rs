@@ -59,7 +59,11 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     let fitting = |_| arranged(CommandLine::command(), width()).try_get_matches_from(arguments);
     let matches = matches.or_else(fitting);
     let mut matches = matches.map_err(|error| explained(error, arguments))?;
-    if arguments.last().is_some_and(|last| last == "--") {
+    let command = matches
+        .subcommand()
+        .map(|(_, it)| it.try_contains_id("command"));
+    let has_command = matches!(command, Some(Ok(true)));
+    if arguments.last().is_some_and(|last| last == "--") && !has_command {
         // The usual cause is an empty variable in a script. Without this check, leasehold would
         // start without a command.
         let subcommand = matches.subcommand_name().unwrap_or_default();

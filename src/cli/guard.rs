@@ -2,8 +2,9 @@
 //! another container of the pod.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,16 +53,24 @@ pub struct GuardArgs {
 }
 
 impl GuardArgs {
-    /// Returns the arguments if the command line has the form of the example in [`HELP`]. Without
-    /// clap, the code that a guard keeps in memory is a sixth smaller.
+    /// Returns the arguments if the command line has the form of the example in [`HELP`], or of the
+    /// chart. Without clap, a guard uses 14 % less memory.
     pub(super) fn without_clap(arguments: &[OsString]) -> Option<Self> {
-        let [_, name, flag, socket, dashes, command @ ..] = arguments else {
+        let [_, name, rest @ ..] = arguments else {
             return None;
         };
-        let in_form = name == "guard" && flag == "--socket" && dashes == "--";
-        let is_file = !socket.is_empty() && !socket.as_encoded_bytes().starts_with(b"-");
-        (in_form && is_file && !command.is_empty()).then(|| Self {
-            socket: socket.into(),
+        let (socket, rest) = match rest {
+            [flag, socket, rest @ ..] if flag == "--socket" => (socket.as_bytes(), rest),
+            [flag, rest @ ..] => (flag.as_bytes().strip_prefix(b"--socket=")?, rest),
+            [] => return None,
+        };
+        let [dashes, command @ ..] = rest else {
+            return None;
+        };
+        let is_value = !socket.is_empty() && !socket.starts_with(b"-");
+        let in_form = name == "guard" && is_value && dashes == "--" && !command.is_empty();
+        in_form.then(|| Self {
+            socket: OsStr::from_bytes(socket).into(),
             command: command.to_vec(),
         })
     }
@@ -169,10 +178,13 @@ mod tests {
             "guard --socket /s -- sleep --socket 3",
             "guard --socket s -- -- x",
             "guard --socket /s -- a",
+            "guard --socket /s -- a --",
             "guard --socket /s --",
             "guard --socket -- a b",
             "guard --socket -s -- a",
             "guard --socket=/s -- a",
+            "guard --socket= -- a",
+            "guard --socket=-s -- a",
             "guard --socket /s a -- b",
             "guard --help -- a",
             "run --socket /s -- a",
@@ -189,6 +201,6 @@ mod tests {
             let by_clap = GuardArgs::from_arg_matches_mut(&mut matches).expect("as declared");
             assert_eq!(format!("{guard:?}"), format!("{by_clap:?}"));
         }
-        assert_eq!(parsed, 3);
+        assert_eq!(parsed, 5);
     }
 }

@@ -32,10 +32,10 @@ fn short_flags_set_the_keys() {
 
 #[test]
 fn a_command_is_everything_after_two_dashes() {
-    let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config"]) else {
+    let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config", "--"]) else {
         panic!("a valid command line");
     };
-    assert_eq!(run.command, ["sleep", "--config"]);
+    assert_eq!(run.command, ["sleep", "--config", "--"]);
     assert!(run.configuration.sources.files.is_empty());
 }
 
