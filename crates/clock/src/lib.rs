@@ -29,7 +29,7 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// Returns the current wall-clock time, for display only.
+/// Returns the current wall-clock time. It must not decide who leads (I9).
 #[allow(clippy::disallowed_methods)] // This is the clock module.
 pub fn wall_now() -> SystemTime {
     SystemTime::now()

@@ -129,7 +129,7 @@ impl ElectorBuilder {
         candidate.supervises = supervises;
         candidate.predecessor_claim = options.predecessor_claim;
         candidate.releases_predecessor = options.releases_predecessor;
-        candidate.slots_offset = Some(wall_clock_ahead());
+        candidate.shared_clock_offset = Some(wall_clock_ahead());
         let (store, lease) = (options.store, options.lease);
         let traced = (Kind::Election, lease.as_str());
         let (candidate, inputs, events) = EventLoop::new(&store, traced, &candidate, Election::new);

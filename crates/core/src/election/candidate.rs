@@ -27,11 +27,11 @@ pub struct Candidate {
     pub stands_by: bool,
     /// Priority of the candidate. The candidate with the highest priority is the preferred standby.
     pub priority: u32,
-    /// Time from the zero of the boot clock back to the zero of a clock that the candidates share,
-    /// such as the wall clock. If set, leaders renew together, in the slots of that clock. The
-    /// offset affects nothing else, and at most a thousandth of an interval.
+    /// Offset to add to the boot clock to get a clock that all candidates share, such as the wall
+    /// clock. If set, a leader sends renewals up to 1/1024 of an interval early, so that renewals of
+    /// different leases coincide.
     #[cfg_attr(feature = "serde", serde(default))]
-    pub slots_offset: Option<Duration>,
+    pub shared_clock_offset: Option<Duration>,
 }
 
 impl Candidate {
@@ -47,7 +47,7 @@ impl Candidate {
             releases_predecessor: false,
             stands_by: true,
             priority: 0,
-            slots_offset: None,
+            shared_clock_offset: None,
         }
     }
 }
@@ -59,7 +59,7 @@ pub(super) struct Participant {
     pub(super) priority: u32,
     pub(super) releases_predecessor: bool,
     pub(super) tunables: Tunables,
-    pub(super) slots_offset: Option<Duration>,
+    pub(super) shared_clock_offset: Option<Duration>,
 }
 
 impl Participant {

@@ -64,7 +64,7 @@ impl Contender {
                 priority: candidate.priority,
                 releases_predecessor: candidate.releases_predecessor,
                 tunables: candidate.tunables,
-                slots_offset: candidate.slots_offset,
+                shared_clock_offset: candidate.shared_clock_offset,
             },
             record: DirectoryRecord::new(predecessor, &view),
             view,

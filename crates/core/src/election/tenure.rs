@@ -12,12 +12,12 @@ use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 /// deadline. If the oldest is dropped, leadership may end, but a second leader cannot arise.
 const RENEWALS_MAX: usize = 256;
 
-/// The longest slot. Leaders send their renewals at the beginning of a slot, so the servers
-/// replicate the renewals of many leases together, which costs about a third.
+/// Maximum length of a slot. Leaders send renewals at the beginning of a slot, so that the servers
+/// replicate the renewals of many leases in one batch.
 const SLOT: Duration = Duration::from_millis(250);
 /// A renewal is sent early by at most this part of the interval, to reach the beginning of its slot.
 /// Followers that do not see renewals allow for twice this drift (`DRIFT_PARTS`).
-const SLOT_STEP_PARTS: u32 = 1024;
+pub(super) const SLOT_STEP_PARTS: u32 = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {
@@ -32,7 +32,7 @@ pub(super) struct Tenure {
     renewals: SentWrites<(), RENEWALS_MAX, 0>,
     renewal_due: BootTime,
     urgent: bool,
-    slots_offset: Option<Duration>,
+    shared_clock_offset: Option<Duration>,
 }
 
 pub(super) enum RenewalReply {
@@ -44,7 +44,10 @@ pub(super) enum RenewalReply {
 impl Tenure {
     /// Begins the tenure of an acknowledged write. Returns `None` if the write's reply shows no
     /// holder.
-    pub(super) fn begin(acquired: &Acquired, slots_offset: Option<Duration>) -> Option<Self> {
+    pub(super) fn begin(
+        acquired: &Acquired,
+        shared_clock_offset: Option<Duration>,
+    ) -> Option<Self> {
         let (attempt, sent) = (&acquired.attempt, acquired.sent);
         let timings = attempt.timings;
         let mut tenure = Self {
@@ -57,7 +60,7 @@ impl Tenure {
             renewals: SentWrites::new(),
             renewal_due: sent,
             urgent: false,
-            slots_offset,
+            shared_clock_offset,
         };
         tenure.renewal_due = tenure.renewal_after(sent);
         Some(tenure)
@@ -125,7 +128,7 @@ impl Tenure {
     fn renewal_after(&self, sent: BootTime) -> BootTime {
         let interval = self.timings.renew_interval();
         let due = sent + interval;
-        let Some(offset) = self.slots_offset else {
+        let Some(offset) = self.shared_clock_offset else {
             return due;
         };
         let slots = interval.as_nanos().div_ceil(SLOT.as_nanos());

@@ -21,7 +21,7 @@ impl Contender {
             acquired.attempt.overtaken = None;
             self.waits.quarantine = None;
         }
-        let Some(tenure) = Tenure::begin(&acquired, self.me.slots_offset) else {
+        let Some(tenure) = Tenure::begin(&acquired, self.me.shared_clock_offset) else {
             return AfterWrite::Nothing;
         };
         let (attempt, lease) = (acquired.attempt, acquired.lease);

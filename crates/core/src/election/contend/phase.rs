@@ -4,14 +4,17 @@
 
 use std::time::Duration;
 
+use crate::election::tenure::SLOT_STEP_PARTS;
 use crate::election::{BootTime, Claim, Holder, Lease, Revision, Timings};
 
 /// Minimum interval between the reads of a window.
 const NARROW: Duration = Duration::from_millis(30);
 /// Maximum number of reads in a window.
 const SECTIONS: u32 = 8;
-/// Assumed drift of clocks and timers, as a divisor of the interval.
+/// Assumed drift of clocks and timers, and of a holder that renews early (`SLOT_STEP_PARTS`), as a
+/// divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
+const _: () = assert!(SLOT_STEP_PARTS >= 2 * DRIFT_PARTS);
 /// Number of consecutive early renewals after which windows begin earlier.
 const EARLY_MAX: u32 = 4;
 /// Maximum number of times that the drift is doubled; more would exceed any interval.

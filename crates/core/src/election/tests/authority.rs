@@ -44,32 +44,44 @@ fn a_renewal_goes_out_every_renew_interval_and_extends_from_its_send() {
 
 #[test]
 fn the_leaders_of_a_shared_clock_soon_renew_together() {
-    let (interval, slot) = (seconds(3), millis(250));
-    for (began, offset) in [(0, 0), (1, 130), (130, 0), (249, 77)] {
+    let since_1970 = seconds(1_795_000_000);
+    for (interval, slot, began, offset) in [
+        (millis(3_000), millis(250), millis(0), seconds(0)),
+        (millis(3_000), millis(250), millis(249), millis(77)),
+        (
+            millis(2_000),
+            millis(250),
+            millis(1),
+            since_1970 + millis(130),
+        ),
+        (millis(2_600), millis(2_600) / 11, millis(249), since_1970),
+    ] {
         let candidate = Candidate {
-            slots_offset: Some(millis(offset)),
+            shared_clock_offset: Some(offset),
+            tunables: with_timings(TimingSettings {
+                renew_interval: interval,
+                ..TimingSettings::default()
+            }),
             ..candidate("a")
         };
-        let (mut stored, mut sent) = (Stored::default(), at(0) + millis(began));
+        let (mut stored, mut sent) = (Stored::default(), at(0) + began);
         let mut a = Node::begin(candidate, sent);
         a.serve(sent, &mut stored);
-        for renewal in 0..200 {
+        for renewal in 0..600 {
             let due = a.election.next_wakeup().expect("renews");
             assert!(due <= sent + interval, "renewal {renewal} is late");
-            assert!(
-                due + interval / 1024 >= sent + interval,
-                "renewal {renewal} is early"
-            );
-            if renewal > 100 {
-                let into =
-                    (u128::from(due.as_nanos()) + millis(offset).as_nanos()) % slot.as_nanos();
+            let earliest = sent + interval - interval / 1024;
+            assert!(due >= earliest, "renewal {renewal} is early");
+            if renewal > 500 {
+                let shared = u128::from(due.as_nanos()) + offset.as_nanos();
+                let into = shared % slot.as_nanos();
                 assert_eq!(
                     into, 0,
                     "renewal {renewal} is not at the beginning of a slot"
                 );
             }
-            // A timer that fires late does not delay the following renewals.
-            sent = due + millis(renewal % 3);
+            // The next renewal makes up for a delay that is shorter than the step.
+            sent = due + millis(renewal % 2);
             a.tick(sent);
             a.serve(sent, &mut stored);
             assert_eq!(a.valid_until(), sent + seconds(18));

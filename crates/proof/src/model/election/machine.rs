@@ -121,7 +121,7 @@ impl Machine {
             releases_predecessor: false,
             stands_by: self.stands_by,
             priority: self.priority.unwrap_or(0),
-            slots_offset: None,
+            shared_clock_offset: None,
         };
         self.proven_dead = self.directory.claim;
         self.election = Some(Election::new(candidate, now, &mut draw(drawn)));

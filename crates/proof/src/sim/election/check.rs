@@ -162,7 +162,8 @@ impl World {
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
-        // A frozen process handles older news first.
+        // After a freeze, a process handles older inputs first, so it may not know yet that its
+        // guard is gone.
         let unaware = p
             .inbox
             .iter()

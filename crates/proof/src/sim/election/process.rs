@@ -161,8 +161,8 @@ impl Process {
             releases_predecessor: machine.releases_predecessor,
             stands_by: machine.stands_by,
             priority: machine.priority,
-            // The others renew without slots, as earlier versions do.
-            slots_offset: machine.boot.is_multiple_of(2).then_some(Duration::ZERO),
+            // Machines with an odd boot renew without slots, as earlier versions do.
+            shared_clock_offset: machine.boot.is_multiple_of(2).then_some(Duration::ZERO),
         };
         let election = Election::new(candidate, now, random.at(now));
         Self {
