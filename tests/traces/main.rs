@@ -131,6 +131,11 @@ fn daemons_and_jobs_do_what_their_machines_decide() {
     let lines = Lines::of(&trace);
     let checked = lines.check();
     let checked = checked.unwrap_or_else(|found| panic!("{INVARIANT_VIOLATED}: {found:#?}"));
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let offset = text.split(r#""shared_clock_offset":{"secs":"#).nth(1);
+    let seconds = offset.and_then(|offset| offset.split(',').next()?.parse().ok());
+    // Without the wall clock, the leaders of a deployment would not renew together.
+    assert!(seconds > Some(1_000_000_000_u64), "{seconds:?}");
     // The daemons, the witness of the killed leader, which may need several attempts, and the jobs.
     assert!(checked.machines >= 5 + 3 * JOBS, "{checked:?}");
     // At least three leaders of one lease, the leader of the other lease, and every job acquired

@@ -70,7 +70,8 @@ pub(crate) const SERIES: [Series; 3] = [
     Series {
         name: "leases of 3 daemons, auto",
         flag: "--mongodb-watch=auto",
-        // After 256 s with punctual timers, all leaders have reached the beginning of their slot (`tenure.rs`).
+        // After 256 s with punctual timers, all leaders have reached the beginning of their slot
+        // (`tenure.rs`).
         settle: Duration::from_secs(270),
         leases_max: LEASES_MAX,
         cpu: [
