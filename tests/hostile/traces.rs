@@ -140,3 +140,46 @@ fn every_trace_is_accepted_or_reported_as_a_violation() {
     // A checker that accepted most of these traces would overlook mutations.
     assert!(refused > TRACES / 2, "{refused} of {TRACES} are refused");
 }
+
+/// Joins each line with the next one after so many of its bytes.
+fn torn(lines: &[Vec<u8>], places: &[(usize, usize)]) -> Vec<u8> {
+    let mut trace = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        match places.iter().find(|(torn, _)| *torn == number) {
+            Some((_, length)) => trace.extend(&line[..*length]),
+            None => trace.extend([line.as_slice(), b"\n"].concat()),
+        }
+    }
+    trace
+}
+
+#[test]
+fn a_killed_writer_may_leave_an_incomplete_record_before_the_record_of_another_writer() {
+    let lines = corpus::inputs("trace");
+    let begins = |line: &Vec<u8>| String::from_utf8_lossy(line).contains("\"started\"");
+    let other = lines.iter().rposition(begins).unwrap();
+    let last = other - 1;
+    for length in 0..lines[last].len() {
+        let checked = check(&torn(&lines, &[(last, length)]));
+        assert!(checked.is_ok(), "{length}: {checked:#?}");
+    }
+    // The last records of three writers: each of the first two is cut.
+    let mut three = lines[..=other].to_vec();
+    three.insert(other, lines[0].clone());
+    let halves = [(last, 9), (other, lines[0].len() / 2)];
+    let checked = check(&torn(&three, &halves));
+    assert!(checked.is_ok(), "{checked:#?}");
+    // The writer continues, so a record was lost.
+    for (places, expected) in [
+        (vec![(last - 1, 40)], "is missing"),
+        (vec![(last - 1, 0)], "is missing"),
+        (vec![(last, lines[last].len())], "two records in one line"),
+    ] {
+        let found = check(&torn(&lines, &places)).unwrap_err();
+        assert!(found[0].what.contains(expected), "{found:#?}");
+    }
+    let mut garbled = lines.clone();
+    garbled[last][11] = b'{';
+    let found = check(&torn(&garbled, &[(last, 30)])).unwrap_err();
+    assert!(found[0].what.contains("not a record"), "{found:#?}");
+}

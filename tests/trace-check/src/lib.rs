@@ -12,8 +12,9 @@
 //! - **Guards**: their policies are replayed too. A guard receives only deadlines of its daemon's
 //!   authority, and commands that exclude each other do not run at the same time (I5).
 //!
-//! A trace may end anywhere, because processes are killed, but must have no gaps. Any other content
-//! is a violation. Reading a file never panics, and keeps at most one line in memory.
+//! A machine's records may end anywhere, even within a record, because processes are killed, but
+//! must have no gaps. Any other content is a violation. Reading a file never panics, and keeps at
+//! most one line in memory.
 
 mod authority;
 mod calls;
@@ -25,11 +26,13 @@ mod state;
 mod transitions;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, BufRead, Read};
 
 use leasehold_core::election::Election;
 use leasehold_core::lock::LockContender;
 use leasehold_core::trace::{Kind, SCHEMA};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use authority::{Authorities, Role};
@@ -43,6 +46,9 @@ pub use transitions::Transitions;
 /// Maximum length of a line. The longest record, a lock with 256 holders and 512 waiters, is
 /// shorter than 1 MB.
 pub const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// First bytes of each record. A string within a record cannot contain them, because JSON escapes
+/// quotation marks.
+const RECORD_BEGINS: &[u8] = br#"{"machine":"#;
 /// Maximum number of violations to keep. The first violation usually causes the others.
 pub const VIOLATIONS_MAX: usize = 1000;
 
@@ -113,8 +119,9 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Reads the lines of a file. Ignores an incomplete last line, because its writer may have been
-    /// killed, or the disk may have been full.
+    /// Reads the lines of a file. Ignores incomplete records at the end of the file and before a
+    /// record of another writer, because their writers may have been killed, or the disk may have
+    /// been full.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -125,9 +132,10 @@ impl Checker {
             let mut limited = lines.by_ref().take(LINE_BYTES_MAX as u64 + 1);
             limited.read_until(b'\n', &mut line)?;
             if line.pop_if(|last| *last == b'\n').is_some() {
-                match str::from_utf8(&line) {
+                let record = without_incomplete(&line);
+                match record.and_then(|record| str::from_utf8(record).map_err(not_a_record)) {
                     Ok(text) => self.line(text),
-                    Err(error) => self.refuse(format!("not a record of a trace: {error}")),
+                    Err(what) => self.refuse(what),
                 }
             } else if line.len() > LINE_BYTES_MAX {
                 self.refuse(format!(
@@ -236,8 +244,7 @@ impl Checker {
     }
 
     fn record(&mut self, text: &str) -> Result<(), String> {
-        let unreadable = |error: serde_json::Error| format!("not a record of a trace: {error}");
-        let record: Value = serde_json::from_str(text).map_err(unreadable)?;
+        let record: Value = serde_json::from_str(text).map_err(not_a_record)?;
         let Some(id) = record["machine"].as_str() else {
             return Err("not a record of a trace: it names no machine".to_owned());
         };
@@ -321,6 +328,28 @@ impl Checker {
         self.checked.machines += 1;
         Ok(())
     }
+}
+
+fn not_a_record(error: impl Display) -> String {
+    format!("not a record of a trace: {error}")
+}
+
+/// Returns the last record of a line without the incomplete records before it. Linux ends a write
+/// at a page boundary when its process is killed, and the next writer appends to the same line.
+fn without_incomplete(mut line: &[u8]) -> Result<&[u8], String> {
+    let next = |line: &[u8]| {
+        let mut places = line.windows(RECORD_BEGINS.len()).skip(1);
+        places.position(|place| place == RECORD_BEGINS)
+    };
+    while let Some(before) = next(line) {
+        let (incomplete, rest) = line.split_at(before + 1);
+        match serde_json::from_slice::<IgnoredAny>(incomplete) {
+            Err(error) if error.is_eof() => line = rest,
+            Err(error) => return Err(not_a_record(error)),
+            Ok(_) => return Err(not_a_record("two records in one line")),
+        }
+    }
+    Ok(line)
 }
 
 fn made(machines: &BTreeMap<String, Machine>) -> BTreeMap<String, Vec<Made<'_>>> {
