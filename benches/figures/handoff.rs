@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_testbed::daemon::{boottime_ns, nanos};
 use leasehold_testbed::{Daemon, ReplicaSet, Scratch, StoredLease};
+use rustix::process::Signal;
 
 use crate::floor::Floor;
 use crate::launch::{Setup, directories, seconds, watching};
-use crate::observer::{Observer, own_cost};
+use crate::observer::{Observer, Seen, own_cost};
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
@@ -74,6 +75,11 @@ pub(crate) async fn standby(stored: &StoredLease) {
     }
 }
 
+async fn another_leads(observer: &mut Observer, old: usize) -> Seen {
+    let another = |seen: &Seen| seen.index != old && seen.leads_until_ns().is_some();
+    observer.find("another leads", LEADS_MAX, another).await
+}
+
 async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
     let counts = daemons.map(|daemon| daemon.operations("acquire", "rejected"));
     join_all(counts).await.iter().sum()
@@ -131,11 +137,7 @@ pub(crate) async fn rounds_on(
         observer.forget();
         let sent_ns = boottime_ns();
         daemons[old].term();
-        let seen = observer
-            .find("another leads", LEADS_MAX, |seen| {
-                seen.index != old && seen.leads_until_ns().is_some()
-            })
-            .await;
+        let seen = another_leads(&mut observer, old).await;
         series.durations.push(seconds(sent_ns, seen.at_ns));
         // Wait, because rejections that follow the handoff also count.
         tokio::time::sleep(SETTLE).await;
@@ -148,4 +150,33 @@ pub(crate) async fn rounds_on(
     }
     series.floor = floor.rounds;
     series
+}
+
+/// Measures handoffs between running daemons, whose leader gets SIGUSR1. Each handoff follows a
+/// round of the floor. Returns the durations of both, in seconds.
+pub(crate) async fn step_downs(
+    set: &ReplicaSet,
+    lease: &str,
+    daemons: &[Daemon],
+    rounds: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let directories = daemons.iter().map(Daemon::status_directory);
+    let directories: Vec<_> = directories.map(std::path::Path::to_path_buf).collect();
+    let mut observer = Observer::start(&directories);
+    let stored = StoredLease::new(&set.client(), "leasehold", "leases", lease);
+    let mut floor = Floor::start(set).await;
+    let mut durations = Vec::new();
+    for _ in 0..rounds {
+        tokio::time::sleep(SETTLE).await;
+        standby(&stored).await;
+        floor.round().await;
+        let old = daemons.iter().position(Daemon::leads);
+        let old = old.expect("one leads");
+        observer.forget();
+        let sent_ns = boottime_ns();
+        daemons[old].signal(Signal::USR1);
+        let seen = another_leads(&mut observer, old).await;
+        durations.push(seconds(sent_ns, seen.at_ns));
+    }
+    (durations, floor.rounds)
 }

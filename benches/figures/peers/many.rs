@@ -8,7 +8,8 @@ use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, ReplicaSet};
 use mongodb::bson::doc;
 
-use super::{LEASEHOLD, add};
+use super::{FLOOR, LEASEHOLD, add};
+use crate::handoff;
 use crate::launch::{Setup, seconds, watching};
 use crate::profile;
 use crate::report::{Row, Unit};
@@ -21,6 +22,7 @@ const STREAMS_MAX: usize = 100;
 const LEASES_MAX: usize = 300;
 const SETTLE: Duration = Duration::from_secs(9);
 const WINDOW: Duration = Duration::from_secs(30);
+const HANDOFFS: usize = 20;
 /// Number of daemons that start at once.
 const BATCH: usize = 10;
 
@@ -34,9 +36,26 @@ pub(crate) struct Series {
     /// and have registered a standby.
     settle: Duration,
     leases_max: usize,
+    /// The names of the rows of one lease's handoffs, with the number of leases.
+    pub(crate) handoffs: &'static [(usize, &'static str)],
     pub(crate) cpu: [&'static str; 2],
     pub(crate) network: [&'static str; 2],
 }
+
+/// The rows of handoffs with `mongodb.watch = "auto"`.
+pub(crate) const HANDOFF_ROWS: [(usize, &str); 5] = [
+    (1, "leases of 3 daemons, auto: 1: SIGUSR1 → another leads"),
+    (10, "leases of 3 daemons, auto: 10: SIGUSR1 → another leads"),
+    (30, "leases of 3 daemons, auto: 30: SIGUSR1 → another leads"),
+    (
+        100,
+        "leases of 3 daemons, auto: 100: SIGUSR1 → another leads",
+    ),
+    (
+        300,
+        "leases of 3 daemons, auto: 300: SIGUSR1 → another leads",
+    ),
+];
 
 pub(crate) const SERIES: [Series; 3] = [
     Series {
@@ -44,6 +63,7 @@ pub(crate) const SERIES: [Series; 3] = [
         flag: "--mongodb-watch=stream",
         settle: SETTLE,
         leases_max: STREAMS_MAX,
+        handoffs: &[],
         cpu: [
             "leases of 3 daemons: 10: CPU of the servers a second",
             "leases of 3 daemons: 100: CPU of the servers a second",
@@ -58,6 +78,7 @@ pub(crate) const SERIES: [Series; 3] = [
         flag: "--mongodb-watch=hints",
         settle: SETTLE,
         leases_max: STREAMS_MAX,
+        handoffs: &[],
         cpu: [
             "leases of 3 daemons, hints: 10: CPU of the servers a second",
             "leases of 3 daemons, hints: 100: CPU of the servers a second",
@@ -74,6 +95,7 @@ pub(crate) const SERIES: [Series; 3] = [
         // (`tenure.rs`).
         settle: Duration::from_secs(270),
         leases_max: LEASES_MAX,
+        handoffs: &HANDOFF_ROWS,
         cpu: [
             "leases of 3 daemons, auto: 10: CPU of the servers a second",
             "leases of 3 daemons, auto: 100: CPU of the servers a second",
@@ -146,6 +168,14 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
         tokio::time::sleep(settle).await;
         let load = during(&set, setup.pause(WINDOW)).await;
         rows.extend(both(&format!("{}: {count}", series.name), load));
+        if let Some((_, what)) = series.handoffs.iter().find(|(number, _)| *number == count) {
+            let rounds = setup.count(HANDOFFS, 4);
+            let (durations, floor) =
+                handoff::step_downs(&set, "lease-0", &daemons[..3], rounds).await;
+            for (system, values) in [(LEASEHOLD, durations), (FLOOR, floor)] {
+                rows.push(Row::new(FIGURE, *what, Unit::Time, &values, &[]).of(system));
+            }
+        }
     }
     rows
 }
@@ -160,7 +190,7 @@ async fn start(
     for batch in names.chunks(BATCH) {
         let started = batch.iter().map(|(lease, identity)| {
             let daemon = setup.daemon(lease, identity, &set.uri());
-            daemon.flags(flag).start()
+            daemon.flags(flag).handoff_delay("0s").start()
         });
         let started: Vec<_> = started.collect();
         join_all(started.iter().map(watching)).await;

@@ -47,6 +47,10 @@ const fn ten_times([ten, hundred]: [&'static str; 2]) -> Target {
     at_most(hundred, 10.0, Against::Ours(ten, "the row of 10"))
 }
 
+const fn of_many(index: usize) -> Target {
+    at_most(many::HANDOFF_ROWS[index].1, 1.4, Against::System(FLOOR))
+}
+
 const HANDOFF_OF_3: Against = Against::Ours(elections::HANDOFF, "a handoff with 3");
 
 const TARGETS: &[Target] = &[
@@ -87,6 +91,11 @@ const TARGETS: &[Target] = &[
     ten_times(many::SERIES[1].network),
     limit(many::SERIES[2].cpu[1], 0.25),
     ten_times(many::SERIES[2].network),
+    of_many(0),
+    of_many(1),
+    of_many(2),
+    of_many(3),
+    of_many(4),
 ];
 
 /// Adds the ratio to each row of another system, and the target and the verdict to each row of
