@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,6 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use leasehold_testbed::skip;
+use leasehold_testbed::wait::pause;
 
 const PROGRAM: &str = "/usr/bin/chromium";
 /// Maximum wait for an answer of the browser or a change of the page. The wait is long, because the
@@ -133,7 +134,7 @@ impl Browser {
 
     /// Evaluates an expression until its value is true. Returns the value.
     pub(crate) async fn until(&mut self, expression: &str) -> Value {
-        let limit = tokio::time::Instant::now() + ANSWER_MAX;
+        let begin = Instant::now();
         loop {
             let parameters = json!({ "expression": expression, "returnByValue": true });
             // The evaluation fails if the browser is replacing the page.
@@ -142,11 +143,11 @@ impl Browser {
             if !matches!(value, Value::Null | Value::Bool(false)) {
                 return value.clone();
             }
-            if tokio::time::Instant::now() > limit {
+            if begin.elapsed() > ANSWER_MAX {
                 let text = self.value("document.body.innerText").await;
                 panic!("never true: {expression}, {:?}: {text}", self.problems);
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            pause(begin).await;
         }
     }
 

@@ -13,6 +13,7 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::ErrorKind;
 use rustix::process::Signal;
 
+use crate::wait::pause;
 use crate::{Certificates, Failure, Proxy, Scratch};
 
 pub use builder::{Host, ReplicaSetBuilder};
@@ -151,7 +152,7 @@ impl ReplicaSet {
 
     /// Like [`primary`](Self::primary), but returns `None` if there is no primary after `deadline`.
     pub async fn primary_within(&self, deadline: Duration) -> Option<usize> {
-        let end = Instant::now() + deadline;
+        let begin = Instant::now();
         loop {
             // A deposed primary may not have noticed the election yet, so select the primary of the
             // newest election.
@@ -167,10 +168,10 @@ impl ReplicaSet {
             if let Some((_, index)) = primaries.max() {
                 return Some(index);
             }
-            if Instant::now() > end {
+            if begin.elapsed() > deadline {
                 return None;
             }
-            tokio::time::sleep(POLL).await;
+            pause(begin).await;
         }
     }
 

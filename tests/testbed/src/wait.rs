@@ -6,6 +6,17 @@ use std::time::{Duration, Instant};
 /// idle machine.
 pub const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
+/// Longest pause between two polls. A poll costs a millisecond of processor time if it sends a
+/// request.
+const POLL_MAX: Duration = Duration::from_millis(25);
+/// The end of a wait is noticed at most this fraction too late, beyond [`POLL`].
+const POLL_FRACTION: u32 = 20;
+
+/// Pauses between two polls of a wait that began at `begin`, and longer in a longer wait.
+pub async fn pause(begin: Instant) {
+    let pause = begin.elapsed() / POLL_FRACTION;
+    tokio::time::sleep(pause.clamp(POLL, POLL_MAX)).await;
+}
 
 /// Polls until `condition` holds. Returns the elapsed time.
 ///
@@ -30,7 +41,7 @@ pub async fn within(
             begin.elapsed() < limit,
             "still false after {limit:?}: {what}"
         );
-        tokio::time::sleep(POLL).await;
+        pause(begin).await;
     }
     begin.elapsed()
 }

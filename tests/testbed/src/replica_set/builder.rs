@@ -11,7 +11,8 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, WriteConcern};
 
 use super::member::{self, Member, Plan};
-use super::{POLL, PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
+use super::{PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
+use crate::wait::pause;
 use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod_binary, shared};
 
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -323,7 +324,7 @@ impl ReplicaSetBuilder {
 /// first primary only after an election timeout, so this function sends `replSetStepUp` to the
 /// first member. With `auth`, no existing user may send this command yet, so the set has to wait.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
-    let end = Instant::now() + PRIMARY_DEADLINE;
+    let begin = Instant::now();
     loop {
         let hellos = set.hellos().await;
         let are = |field| {
@@ -338,12 +339,12 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
             // The server refuses this command until all members have connected to each other.
             let _ = set.command(0, doc! { "replSetStepUp": 1 }).await;
         }
-        if Instant::now() > end {
+        if begin.elapsed() > PRIMARY_DEADLINE {
             return Err(Failure::new(format!(
                 "no working set after {PRIMARY_DEADLINE:?}"
             )));
         }
-        tokio::time::sleep(POLL).await;
+        pause(begin).await;
     }
 }
 
