@@ -65,7 +65,7 @@ pub(crate) fn tool(name: &str) -> Command {
     // Helm caches the capabilities of API servers in its home directory.
     command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
     // Helm runs over a thousand times, and spends a fifth of its processor time collecting garbage.
-    command.env("GOGC", "400");
+    command.env("GOGC", "off");
     command
 }
 
