@@ -58,7 +58,11 @@ impl Setup {
     }
 
     pub(crate) async fn set_of(&self, builder: ReplicaSetBuilder) -> ReplicaSet {
-        builder.storage(self.storage).start().await
+        builder
+            .storage(self.storage)
+            .default_journal()
+            .start()
+            .await
     }
 
     pub(crate) fn daemon(&self, lease: &str, identity: &str, uri: &str) -> DaemonBuilder {

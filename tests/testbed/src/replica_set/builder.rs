@@ -42,6 +42,7 @@ pub struct ReplicaSetBuilder {
     clocks: Vec<(usize, FakeClock)>,
     lifetime: Lifetime,
     storage: Storage,
+    default_journal: bool,
     hosts: Vec<Host>,
     name: String,
     data: Option<PathBuf>,
@@ -72,6 +73,7 @@ impl ReplicaSetBuilder {
             clocks: Vec::new(),
             lifetime: Lifetime::OfStarter,
             storage: Storage::Memory,
+            default_journal: false,
             hosts: Vec::new(),
             name: SET_NAME.to_owned(),
             data: None,
@@ -183,6 +185,14 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Keeps mongod's settings of the journal, for measurements. Other sets in memory have a small
+    /// journal, which costs
+    /// less time at the start.
+    pub fn default_journal(mut self) -> Self {
+        self.default_journal = true;
+        self
+    }
+
     /// Starts the set and waits until it has a writable primary and all other members are
     /// secondaries.
     ///
@@ -267,7 +277,8 @@ impl ReplicaSetBuilder {
         ]
         .map(OsString::from)
         .to_vec();
-        if self.storage == Storage::Memory && self.data.is_none() {
+        let in_memory = self.storage == Storage::Memory && self.data.is_none();
+        if in_memory && !self.default_journal {
             arguments.extend(["--wiredTigerEngineConfigString", SMALL_JOURNAL].map(OsString::from));
         }
         for assignment in &self.parameters {
