@@ -186,8 +186,7 @@ impl ReplicaSetBuilder {
     }
 
     /// Keeps mongod's settings of the journal, for measurements. Other sets in memory have a small
-    /// journal, which costs
-    /// less time at the start.
+    /// journal, which costs less time at the start.
     pub fn default_journal(mut self) -> Self {
         self.default_journal = true;
         self
