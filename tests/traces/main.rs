@@ -33,10 +33,12 @@ struct Lines(Vec<Value>);
 impl Lines {
     fn of(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap();
-        // The killed leader's last record may be incomplete, at the beginning of a line.
-        let record = |line: &str| line.rfind(r#"{"machine":"#).map(|at| line[at..].to_owned());
-        let parsed = |record: String| serde_json::from_str(&record).unwrap();
-        Self(text.lines().filter_map(record).map(parsed).collect())
+        let line = |line: &str| {
+            // The killed leader's last record may be incomplete, at the beginning of a line.
+            let begin = line.rfind(r#"{"machine":"#).unwrap_or(0);
+            serde_json::from_str(&line[begin..]).unwrap()
+        };
+        Self(text.lines().map(line).collect())
     }
 
     fn check(&self) -> Result<Checked, Vec<Violation>> {
