@@ -15,7 +15,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Pause between rounds, in which the other daemons write their files.
+/// Pause between rounds. The other daemons write their files during the pause.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Maximum wait for a standby. A standby registers within two seconds of the acquisition.
 const STANDBY_MAX: Duration = Duration::from_secs(4);

@@ -147,7 +147,8 @@ fn observe(
             {
                 return;
             }
-            // The next events may be newer than this time, so read the clock again.
+            // If the buffer is empty, the next events may be newer than `at_ns`, so read the clock
+            // again.
             if events.is_buffer_empty() {
                 at_ns = boottime_ns();
             }

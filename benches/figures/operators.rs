@@ -22,7 +22,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// Pause between rounds, in which the other daemons write their files.
+/// Pause between rounds. The other daemons write their files during the pause.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Number of leases in the live view, each renewed at the default renew_interval.
 const LEASES: usize = 1_000;

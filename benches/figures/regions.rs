@@ -37,7 +37,7 @@ const LEADS_MAX: Duration = Duration::from_secs(90);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time after which the daemons have started and do nothing but renew.
 const SETTLE: Duration = Duration::from_secs(15);
-/// Pause between rounds, in which the other daemons write their files.
+/// Pause between rounds. The other daemons write their files during the pause.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// Delay between starting two daemons, so that their renewals do not coincide.
 const STAGGER: Duration = Duration::from_millis(137);

@@ -26,7 +26,7 @@ pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// Pause between rounds, in which the other daemons write their files.
+/// Pause between rounds. The other daemons write their files during the pause.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Time after which a new guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);

@@ -259,7 +259,7 @@ async fn a_resume_waits_until_a_holder_that_steps_down_has_a_successor() {
 }
 
 /// Stops the leader, pauses and resumes the lease, and continues the leader once the resume has
-/// asked the candidates. Returns the answer of the resume.
+/// started its roll call. Returns the answer of the resume.
 async fn resumed_while_stopped(stage: &Stage, leader: &Daemon) -> Answer {
     let lease = name(stage).await;
     leader.stop();

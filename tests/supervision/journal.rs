@@ -33,8 +33,8 @@ pub(crate) enum Behaviour {
     Stubborn,
     Exits(u8),
     /// The command acts as long as it holds a file lock, and records `overlap` and ends if another
-    /// command holds the lock. A busy command uses a core; another has a child, which holds the lock
-    /// too and lives for up to 0.3 s.
+    /// command holds the lock. A busy command uses a whole core. A command that is not busy has one
+    /// child at a time, which holds the lock too and lives for up to 0.3 s.
     Exclusive {
         busy: bool,
     },

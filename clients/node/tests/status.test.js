@@ -184,8 +184,8 @@ test("a frozen daemon is leader until its deadline", async (t) => {
   const until = frozen.document.valid_until_boottime_ns;
   assert.equal(frozen.token(), token);
   await eventually(() => !daemon.status().isLeader());
-  // Leadership ends at most 20 ms early, and the clock of this test is up to 10 ms behind.
-  assert(boottimeNs() > until - 30_000_000);
+  // Leadership ends at most 10 ms early, and the clock of this test is up to 10 ms behind.
+  assert(boottimeNs() > until - 21_000_000);
   notLeader(frozen);
   // The file still contains leader: true.
   assert.equal(daemon.status().document.leader, true);

@@ -112,7 +112,8 @@ pub(super) struct Guard {
 }
 
 pub(super) struct Launch {
-    /// The waiting shim. If its start failed, the guard starts another shim when CMD is started.
+    /// The waiting shim. If this shim failed to start, the guard starts another shim when CMD is
+    /// started.
     pub(super) shim: Option<Shim>,
     pub(super) stdin: OwnedFd,
     pub(super) exec_spec: OwnedFd,

@@ -310,7 +310,7 @@ impl StandbyGuard {
     }
 
     /// Lets the guard keep a descriptor open, which the command's descendants can find in /proc. Has
-    /// no effect with a witness, whose guard is hidden from the command.
+    /// no effect with a witness, because the guard is then hidden from the command.
     #[must_use]
     pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
         self.kept = Some(descriptor);

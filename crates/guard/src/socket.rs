@@ -200,7 +200,7 @@ impl GuardSocket {
     }
 }
 
-/// Connects as a waiting guard of the container whose process 1 is this child, for tests.
+/// For tests: connects as a waiting guard of the container whose process 1 is this child.
 #[cfg(any(test, feature = "stand-in"))]
 pub fn stand_in_guard(path: &Path, process_1: &std::process::Child) -> io::Result<OwnedFd> {
     let guard = super::wire::socket()?;

@@ -287,7 +287,8 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Names the servers without a cause, which the log of the first failed call names.
+    /// Logs the servers but no cause, because the log line of the first failed call names the
+    /// cause.
     fn log_connecting(&self, servers: &str) {
         let (messages, lock) = (self.job.messages, self.job.args.lock());
         let limit = self.limits.patience();

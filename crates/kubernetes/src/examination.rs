@@ -221,8 +221,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// The API server answers reviews with each right of `granted` in turn, and patches with each
-    /// status in turn. The last right and the last status are then repeated.
+    /// The API server answers each access review with the next element of `granted`, and each
+    /// patch with the next element of `statuses`. The last element is then repeated.
     async fn answered(granted: &'static [bool], statuses: &'static [u16]) -> Option<bool> {
         let counters = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let api = Api::over("https://api".to_owned(), move || {

@@ -190,7 +190,7 @@ pub enum StoreEvent<W = Watch> {
     RequestIgnored(&'static str),
     /// A server's description of itself. Sent once, after the first connection.
     Connected(StoreInfo),
-    /// The server is this product, which speaks MongoDB's protocol but is not MongoDB.
+    /// The server is the named product, which speaks MongoDB's protocol but is not MongoDB.
     Lookalike(&'static str),
     /// The replica set's election settings. Sent once, after the first connection.
     Failover(Result<FailoverSettings, Failure>),

@@ -71,7 +71,7 @@ pub struct ReplicasArgs {
     expect: Option<u32>,
     /// Ask again for at most this time
     ///
-    /// Asks every second until all checks pass, for up to 1m for example.
+    /// Asks every second until all checks pass or this time is over. Example: 1m.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           default_value = "0s", value_parser = between(Duration::ZERO, WAIT_MAX))]
     wait: Duration,
@@ -127,7 +127,7 @@ struct ReplicaStore {
     collection: String,
 }
 
-/// The fields of the answer to `GET /status` that the command needs.
+/// The fields that the command needs from the answer to `GET /status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaStatus {
     pub(crate) lease: String,

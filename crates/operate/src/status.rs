@@ -52,7 +52,7 @@ trusted; 64 usage, such as no name although several daemons run here.";
 pub struct StatusArgs {
     /// The daemon's --status-directory
     ///
-    /// With a NAME, also its parent directory.
+    /// With a NAME, DIR may also be the parent of the status directory.
     #[arg(long, value_name = "DIR", alias = "status-directory", value_hint = ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Lease whose default status directory is read

@@ -33,7 +33,7 @@ pub fn dated_by_holder(at: WallMillis, now: SystemTime) -> String {
     with_age(since_epoch(at), now, " by its clock")
 }
 
-/// Formats a date of JSON like [`dated`]. Returns a text that is not a date unchanged.
+/// Formats a date of JSON like [`dated`]. Returns the text unchanged if the text is not a date.
 pub fn with_its_age(date: &str, now: SystemTime) -> String {
     let at = humantime::parse_rfc3339(date).ok();
     let at = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());

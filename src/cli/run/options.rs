@@ -45,8 +45,8 @@ Examples:
   leasehold run --config /etc/leasehold.toml --config site.yaml
   leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose
 
-Signals: TERM, INT and QUIT step down, release the lease and exit 0 (after Ctrl-C on a terminal, leasehold ends by \
-SIGINT, as a shell expects; with CMD, Ctrl-C reaches only CMD, and leasehold ends if SIGINT kills CMD or workload.on_exit is exit); a second signal 1s or more after the first makes leasehold exit at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.
+Signals: TERM, INT and QUIT step down, release the lease and exit 0. After Ctrl-C on a terminal, leasehold ends by \
+SIGINT instead, as a shell expects. With CMD, Ctrl-C reaches only CMD; leasehold then ends if SIGINT kills CMD, or if CMD exits and workload.on_exit is exit. A second signal 1s or more after the first makes leasehold exit at once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status.
 
 Exit codes: 0 stopped, 1 second signal or a system error, 64 usage, 71 the system lacks a feature that CMD needs, 78 configuration. If CMD ends by itself: its own code, \
 76 if CMD exited with 0 but left processes that were stopped, 126/127 CMD cannot be executed / found, 128+N CMD was ended by signal N.";

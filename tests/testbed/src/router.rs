@@ -59,7 +59,7 @@ struct State {
 struct Cursor {
     member: u16,
     is_stream: bool,
-    /// The events in this reply are held until this time, counted from 1970.
+    /// The events in this reply are held until this time since the Unix epoch.
     held: Option<(Duration, Document)>,
 }
 

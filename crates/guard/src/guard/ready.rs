@@ -139,7 +139,7 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     let _ = children.each(|child| {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let _ = (waitid(WaitId::Pid(child), look), group_of(child));
-        // The null signal is not delivered.
+        // The null signal only checks that the child exists.
         let _ = test_kill_process(child);
     });
 }

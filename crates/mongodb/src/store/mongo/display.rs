@@ -96,7 +96,8 @@ pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
     }
 }
 
-/// Returns an identity for display, readable as far as possible if it is invalid.
+/// Returns an identity for display. If the text is not a valid identity, misleading characters are
+/// replaced, and a long text is cut.
 pub(super) fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))

@@ -227,8 +227,8 @@ impl Servers {
         });
     }
 
-    /// Looks up a name within [`LOOKUP_MAX`] and returns the duration. While the look-up runs, and
-    /// later if the look-up was slow, the name is listed as a possible cause.
+    /// Looks up a name within [`LOOKUP_MAX`]. Returns the result, if any, and the duration. While
+    /// the look-up runs, and later if the look-up was slow, the name is listed as a possible cause.
     pub(super) async fn look_up<T>(
         &self,
         address: &str,

@@ -28,7 +28,7 @@ use crate::proof::sim::{MS, SECOND, with, world};
 /// The rate of the slowest clock, in per mille of the fastest, if rates differ by a factor of at
 /// most 1.1.
 const ALIKE: u64 = 910;
-/// After the bound, the leader must continue to lead for this time.
+/// The leader must continue to lead for this time after the bound of I10 has passed.
 const STEADY: u64 = 10 * SECOND;
 
 pub(super) type World = world::World<Leases>;

@@ -93,8 +93,8 @@ impl World {
         self.machines[p.machine].hints && there
     }
 
-    /// Returns true if a process would open a cursor on hints now. The collection must exist, and
-    /// the last holder that the adapter saw must write hints.
+    /// Returns true if a process would open a cursor on hints now. The process must use hints, the
+    /// collection must exist, and the last holder that the adapter saw must write hints.
     pub(super) fn follows_hints(&self, process: usize) -> bool {
         let leaves_none = self.processes[process].holder_leaves_none;
         self.finds_hints(process) && (!leaves_none || planted!(HintsOfNoneFollowed))

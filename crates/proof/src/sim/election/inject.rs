@@ -465,8 +465,8 @@ impl World {
         });
     }
 
-    /// Restores the lease that an unrecognized document replaced, unless that document was
-    /// replaced too.
+    /// Restores the lease if the store still contains the unrecognized document that replaced the
+    /// lease.
     fn take_foreign_away(&mut self, before: Document) {
         self.edit(|stored| {
             if stored.document == Document::Foreign {

@@ -275,7 +275,8 @@ impl World {
         let entry = self.committed_entry(claim);
         // A join that the store applies after all other calls creates an entry without its owner's
         // knowledge. If both twins have written an entry, the leave of one twin removes the entry.
-        // The other twin has then lost its entry, even if it renews the restored entry.
+        // The other twin has then lost its entry, even if a late join restores the entry and this
+        // twin renews the restored entry.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);
