@@ -17,9 +17,10 @@ const ALL: &str = "docs/benchmarks/peers.md";
 /// The page with the conclusions, which shows only the figures in `ANSWERED`, from the first run.
 const ANSWERS: &str = "docs/benchmarks.md";
 const ANSWERED: [&str; 3] = ["peers_election", "peers_rest", "peers_lock"];
-const RUNS: [&str; 2] = [
+const RUNS: [&str; 3] = [
     "docs/benchmarks/peers.json",
     "docs/benchmarks/peers-disk.json",
+    "docs/benchmarks/many.json",
 ];
 
 fn published(path: &str) -> Results {
