@@ -132,10 +132,12 @@ impl Checker {
             let mut limited = lines.by_ref().take(LINE_BYTES_MAX as u64 + 1);
             limited.read_until(b'\n', &mut line)?;
             if line.pop_if(|last| *last == b'\n').is_some() {
-                let record = without_incomplete(&line);
-                match record.and_then(|record| str::from_utf8(record).map_err(not_a_record)) {
-                    Ok(text) => self.line(text),
-                    Err(what) => self.refuse(what),
+                self.line += 1;
+                for record in records(&line) {
+                    let text = str::from_utf8(record).map_err(not_a_record);
+                    if let Err(what) = text.and_then(|text| self.record(text)) {
+                        self.violates(what);
+                    }
                 }
             } else if line.len() > LINE_BYTES_MAX {
                 self.refuse(format!(
@@ -334,22 +336,23 @@ fn not_a_record(error: impl Display) -> String {
     format!("not a record of a trace: {error}")
 }
 
-/// Returns the last record of a line without the incomplete records before it. Linux ends a write
-/// at a page boundary when its process is killed, and the next writer appends to the same line.
-fn without_incomplete(mut line: &[u8]) -> Result<&[u8], String> {
-    let next = |line: &[u8]| {
-        let mut places = line.windows(RECORD_BEGINS.len()).skip(1);
-        places.position(|place| place == RECORD_BEGINS)
-    };
-    while let Some(before) = next(line) {
-        let (incomplete, rest) = line.split_at(before + 1);
-        match serde_json::from_slice::<IgnoredAny>(incomplete) {
-            Err(error) if error.is_eof() => line = rest,
-            Err(error) => return Err(not_a_record(error)),
-            Ok(_) => return Err(not_a_record("two records in one line")),
+/// Splits a line into its records, and drops incomplete records before another record. Linux ends a
+/// write at a page boundary, perhaps before the newline, when its process is killed, and the next
+/// writer appends to the same line.
+fn records(line: &[u8]) -> Vec<&[u8]> {
+    let places = line.windows(RECORD_BEGINS.len()).enumerate().skip(1);
+    let begins = places.filter(|(_, place)| *place == RECORD_BEGINS);
+    let (mut records, mut rest) = (Vec::new(), 0);
+    for (begin, _) in begins {
+        let record = &line[rest..begin];
+        let read = serde_json::from_slice::<IgnoredAny>(record);
+        if !read.is_err_and(|error| error.is_eof()) {
+            records.push(record);
         }
+        rest = begin;
     }
-    Ok(line)
+    records.push(&line[rest..]);
+    records
 }
 
 fn made(machines: &BTreeMap<String, Machine>) -> BTreeMap<String, Vec<Made<'_>>> {
