@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage};
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
+use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
 use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
@@ -73,6 +74,34 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
     let status = command.status().await.expect("the command starts");
     a.wait_leads(LONG).await;
     assert!(asked.elapsed() < AT_ONCE, "{status}, {}", a.logs());
+}
+
+#[tokio::test]
+async fn with_hints_the_primary_alone_acknowledges_a_release_for_the_standby() {
+    let set = Arc::new(ReplicaSet::builder().start().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&stage, "hints", "hints").await;
+    following_hints(&[&a, &b]).await;
+    let leases = set.client().database(stage.database());
+    let leases = leases.collection::<Document>(stage.collection());
+    let registered = doc! { "_id": stage.lease(), "standby.identity": "b" };
+    eventually("b is the standby", async || {
+        let found = leases.find_one(registered.clone()).await;
+        found.is_ok_and(|lease| lease.is_some())
+    })
+    .await;
+    // The reply shows the standby to the leader.
+    a.wait_renewal(LONG).await;
+    let primary = set.primary().await;
+    let others: Vec<_> = (0..3).filter(|member| *member != primary).collect();
+    others.iter().for_each(|member| set.stop(*member));
+    a.signal(Signal::USR1);
+    a.wait_operations("release", "acknowledged", 1.0).await;
+    assert!(!b.leads(), "no majority has the acquisition");
+    others.iter().for_each(|member| set.cont(*member));
+    let thawed = Instant::now();
+    b.wait_leads(LONG).await;
+    assert!(thawed.elapsed() < AT_ONCE, "{}", b.logs());
 }
 
 #[tokio::test]

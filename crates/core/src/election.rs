@@ -333,6 +333,7 @@ impl Election {
             if let Found::Lease(lease) = &read.found
                 && tenure.holds(lease)
             {
+                self.contender.note_standby(lease.standby.clone());
                 self.carry_out_request(lease, turn);
             }
             self.state.verify(&read.found);

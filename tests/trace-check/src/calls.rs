@@ -12,6 +12,8 @@ use crate::state::{Operation, State};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
+    /// The primary alone acknowledged the write, so it may be rolled back.
+    Acknowledged,
     Rejected,
     /// The call was provably never sent.
     Failed,
@@ -22,6 +24,7 @@ impl Outcome {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Applied => "applied",
+            Self::Acknowledged => "acknowledged",
             Self::Rejected => "rejected",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
@@ -29,7 +32,13 @@ impl Outcome {
     }
 
     fn named(name: &str) -> Result<Self, String> {
-        let all = [Self::Applied, Self::Rejected, Self::Failed, Self::Unknown];
+        let all = [
+            Self::Applied,
+            Self::Acknowledged,
+            Self::Rejected,
+            Self::Failed,
+            Self::Unknown,
+        ];
         let found = all.into_iter().find(|outcome| outcome.as_str() == name);
         found.ok_or_else(|| format!("outcome {name:?} does not exist"))
     }

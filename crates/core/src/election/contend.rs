@@ -156,6 +156,7 @@ impl Contender {
     }
 
     fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
+        self.reads.released = None;
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim) {
                 turn.effects.push(self.record.set(None, &self.view));

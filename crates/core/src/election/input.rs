@@ -1,4 +1,4 @@
-use super::{CallId, Lease, Timings, Token};
+use super::{CallId, Claim, Identity, Lease, Revision, Timings, Token};
 use std::time::Duration;
 
 pub use crate::claim::Outcome;
@@ -105,12 +105,26 @@ pub enum Watch {
     Alive,
     /// A hint that something may have changed. Hints may be late, repeated, false or lost.
     Hint,
+    /// A hint that the holder released the lease. No majority may have the release yet.
+    Released(Released),
     /// The lease changed to this value, according to the events so far.
     Changed(Lease),
     /// An event whose effect only a read can determine.
     Unclear,
     /// The stream or cursor is closed or could not be opened.
     Lost,
+}
+
+/// A release that reserved the lease for a candidate, as its hint reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Released {
+    /// The claim that ended.
+    pub claim: Claim,
+    /// The revision that the release wrote.
+    pub revision: Revision,
+    /// The candidate that acquires first.
+    pub reserved_for: Identity,
 }
 
 /// Content stored under the lease's name.

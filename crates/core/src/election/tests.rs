@@ -3,6 +3,7 @@
 //! Only a test advances the time, and ids come from a counter. Each file covers a part of the
 //! protocol; the names of the tests name the invariants.
 
+mod announced;
 mod authority;
 mod broken_invariants;
 mod contending;

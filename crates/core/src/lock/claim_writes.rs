@@ -97,7 +97,9 @@ impl ClaimWrites {
 
     pub(super) fn record(&mut self, call: CallId, outcome: &LockOutcome) {
         match outcome {
-            LockOutcome::Applied(_) | LockOutcome::Unknown => self.open(call),
+            LockOutcome::Applied(_) | LockOutcome::Acknowledged | LockOutcome::Unknown => {
+                self.open(call)
+            }
             LockOutcome::Rejected => self.sent.settle(call, WriteState::Rejected),
             LockOutcome::Failed => self.sent.remove(call),
         }

@@ -138,7 +138,7 @@ impl MongoStore {
                 Operation::Create { revision, token } => {
                     let document = document::create(name, revision, token);
                     deployment.insert(&document).await?;
-                    shared.hints.leave(deployment, &shared.lease);
+                    shared.hints.leave(deployment, &shared.lease, None);
                     Some(document)
                 }
                 read => {
@@ -152,8 +152,17 @@ impl MongoStore {
         if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
             document::declare(&mut update, shared.hints.interval(declares));
         }
-        let updated = deployment.update(filter, update, projection());
-        let Some(document) = updated.await? else {
+        // Another product may apply writes in another order.
+        let released = match deployment.other_product() {
+            None => shared.hints.announced(&operation),
+            Some(_) => None,
+        };
+        let updated = match released {
+            // The successor's acquisition is acknowledged only if a majority has the release too.
+            Some(_) => deployment.quick_update(filter, update, projection()).await,
+            None => deployment.update(filter, update, projection()).await,
+        };
+        let Some(document) = updated? else {
             return Ok(Outcome::Rejected);
         };
         // A leader without a change stream sees a roll call when it renews.
@@ -162,9 +171,14 @@ impl MongoStore {
             shared.hints.declared(declared);
         }
         if hinted {
-            shared.hints.leave(deployment, &shared.lease);
+            shared
+                .hints
+                .leave(deployment, &shared.lease, released.clone());
         }
-        Ok(Outcome::Applied(shared.found(Some(document))))
+        match released {
+            Some(_) => Ok(Outcome::Acknowledged),
+            None => Ok(Outcome::Applied(shared.found(Some(document)))),
+        }
     }
 }
 

@@ -152,9 +152,11 @@ pub(super) fn written(
         Acted::Applied(()) => Ok(true),
         Acted::Rejected => Ok(false),
         // If the server refused this write, the server will not apply it later.
-        Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
+        Acted::Acknowledged | Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
             Err(OperatorError::unknown_lease(name, failure))
         }
-        Acted::Unknown | Acted::Failed => Err(OperatorError::Store { doing, failure }),
+        Acted::Acknowledged | Acted::Unknown | Acted::Failed => {
+            Err(OperatorError::Store { doing, failure })
+        }
     }
 }

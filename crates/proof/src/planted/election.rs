@@ -248,7 +248,10 @@ mutations! {
         "a follower of a delayed stream reads each renewal when it is due",
     /// A hint carries a document, and the follower applies the document without a read.
     HintTrusted:
-        "a hint causes a read, and its content affects no decision",
+        "a hint causes a read, or an acquisition that matches only the released lease",
+    /// The reply to a release that the primary alone acknowledged counts as majority-committed.
+    PrimaryTrusted:
+        "the reply to a release that the primary alone acknowledged shows no document",
     /// A leader declares its renewal interval with each renewal, although it writes no hints.
     DeclaredWithoutHints:
         "a holder declares its renewal interval only while it writes hints",

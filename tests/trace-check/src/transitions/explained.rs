@@ -67,8 +67,8 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the call that explains this change and no earlier change. If several calls match,
-    /// prefers an applied call whose answer shows the document after the change, then a call with
-    /// an unknown outcome, then another applied call. The order matters for a standby that
+    /// prefers an applied call whose answer shows the document after the change, then a call that may
+    /// have been applied, then another applied call. The order matters for a standby that
     /// registers again after an unknown outcome, because its two calls differ only in their
     /// answers.
     pub(super) fn explain(
@@ -91,7 +91,10 @@ impl<'a> Index<'a> {
             let made = &self.calls[number];
             let why = match (self.effect(made, before, after), made.call.outcome()) {
                 (Err(why), _) => why,
-                (Ok(()), outcome @ (Outcome::Applied | Outcome::Unknown)) => {
+                (
+                    Ok(()),
+                    outcome @ (Outcome::Applied | Outcome::Acknowledged | Outcome::Unknown),
+                ) => {
                     able += 1;
                     match (is_used(number), outcome) {
                         (true, _) => "it explains an earlier change".to_owned(),

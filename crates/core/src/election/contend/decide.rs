@@ -3,7 +3,8 @@
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};
 use crate::election::{
-    BootTime, Found, HistoryEntry, Holder, Identity, Lease, Notice, Reason, Token,
+    BootTime, Found, HEAD_START, HistoryEntry, Holder, Identity, Lease, Notice, Reason,
+    Reservation, Token,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,11 +68,34 @@ impl Contender {
             Some(Found::Missing) if self.waits.unhealthy => Decision::Wait(None),
             Some(Found::Missing) if self.gate() > now => Decision::Wait(Some(self.gate())),
             Some(Found::Missing) => Decision::Create,
-            Some(Found::Lease(lease)) => match &lease.holder {
-                Some(holder) => self.decide_held(lease, holder, now),
-                None => self.decide_free(lease, now),
+            Some(Found::Lease(lease)) => match (&lease.holder, self.announced(lease, now)) {
+                (_, Some(acquire)) => acquire,
+                (Some(holder), None) => self.decide_held(lease, holder, now),
+                (None, None) => self.decide_free(lease, now),
             },
         }
+    }
+
+    /// Acquires the lease if a hint announces a release that reserves the lease for this candidate.
+    /// If the hint is false, or the release was rolled back, the acquisition is rejected.
+    fn announced(&self, lease: &Lease, now: BootTime) -> Option<Decision> {
+        let released = self.reads.released.as_ref()?;
+        let for_this = released.reserved_for == self.me.identity;
+        let is_new = released.revision != lease.revision;
+        if !for_this || !is_new || lease.claim() != Some(released.claim) {
+            return None;
+        }
+        let free = Lease {
+            holder: None,
+            revision: released.revision,
+            reserved_for: Some(Reservation {
+                identity: released.reserved_for.clone(),
+                duration: HEAD_START,
+            }),
+            ..lease.clone()
+        };
+        let decision = self.decide_free(&free, now);
+        matches!(decision, Decision::Acquire(..)).then_some(decision)
     }
 
     fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {

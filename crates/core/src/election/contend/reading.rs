@@ -4,12 +4,17 @@ use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
 use crate::election::view::LeaseView;
-use crate::election::{BootTime, CallId, Effect, Found, Lease, Operation, Outcome, Tenure, Watch};
+use crate::election::{
+    BootTime, CallId, Effect, Found, HEAD_START, Lease, Operation, Outcome, Released, Standby,
+    Tenure, Watch,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseReads {
     following: Following,
     pub(super) schedule: ReadSchedule<StreamCheck>,
+    /// The release that a hint announced, until the view changes.
+    pub(super) released: Option<Released>,
     looked_at: BootTime,
     /// Instant at which the store counts as unreachable; `None` before its first answer. A reload
     /// does not shorten this time, because the stream still reports at the previous pace.
@@ -64,6 +69,7 @@ impl LeaseReads {
                 behind: true,
                 ..ReadSchedule::default()
             },
+            released: None,
             looked_at: now,
             answers_until: None,
         }
@@ -292,10 +298,14 @@ impl Contender {
     pub(crate) fn changed_while_leading(&mut self, lease: Lease, expected: bool, now: BootTime) {
         self.shown(&lease, false);
         if expected {
-            self.view.note_standby(lease.standby);
+            self.note_standby(lease.standby);
         } else {
             self.reads.schedule.read_at(now);
         }
+    }
+
+    pub(crate) fn note_standby(&mut self, standby: Option<Standby>) {
+        self.view.note_standby(standby);
     }
 
     pub(crate) fn changed(&mut self, lease: Lease, turn: &mut Turn<'_>) {
@@ -357,6 +367,14 @@ impl Contender {
             Watch::Alive | Watch::Changed(_) => {}
             // The view stays usable, because a flood of false hints must not block the candidate.
             Watch::Hint => reads.schedule.read_at(now),
+            Watch::Released(_) if leads => {}
+            Watch::Released(released) => {
+                reads.released = Some(released);
+                // A majority may have the release only later, and the reserved candidate goes first.
+                reads.schedule.read_at(now + HEAD_START);
+                self.contact(now);
+                return None;
+            }
             Watch::Unclear if reads.is_late() => reads.schedule.read_at(now),
             Watch::Unclear => reads.read_before_write(now),
         }

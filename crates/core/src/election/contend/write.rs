@@ -3,8 +3,8 @@ use super::{AfterWrite, Contender};
 use crate::claim::{Rollback, Turn};
 use crate::election::claims::{Attempt, EndedClaim};
 use crate::election::{
-    Acquisition, BootTime, CallId, Claim, Declared, Found, HistoryEntry, Lease, Operation, Outcome,
-    Revision, Token,
+    Acquisition, BootTime, CallId, Claim, Declared, Found, HEAD_START, HistoryEntry, Lease,
+    Operation, Outcome, Revision, Token,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,6 +90,8 @@ impl Contender {
         from: Predecessor,
         turn: &mut Turn<'_>,
     ) {
+        // Tried once: if the hint was false, the next read shows the lease.
+        self.reads.released = None;
         let timings = *self.me.timings();
         let (claim, revision) = (Claim::random(turn.random), Revision::random(turn.random));
         let acquisition = Acquisition {
@@ -200,7 +202,10 @@ impl Contender {
                 }
                 self.reads.fall_behind(turn.now);
             }
-            (WriteInFlight::Acquiring { attempt, .. }, Outcome::Applied(_) | Outcome::Unknown) => {
+            (
+                WriteInFlight::Acquiring { attempt, .. },
+                Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown,
+            ) => {
                 self.claims.add_pending(attempt);
                 self.retry_write(turn);
             }
@@ -232,31 +237,42 @@ impl Contender {
                 WriteInFlight::Adopting {
                     attempt, revision, ..
                 },
-                Outcome::Applied(_) | Outcome::Unknown,
+                Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown,
             ) => {
                 self.claims.extend_pending(attempt.claim, revision);
                 self.retry_write(turn);
             }
             (WriteInFlight::Releasing { claim, .. }, Outcome::Applied(found)) => {
-                self.claims.remove_ended(claim);
-                if self.record.claim == Some(claim) {
-                    // The record must no longer name the claim, because a restored document may
-                    // contain the claim again.
-                    turn.effects.push(self.record.set(None, &self.view));
-                }
+                self.released(claim, turn);
                 self.observe_written(found, turn);
+            }
+            (WriteInFlight::Releasing { claim, .. }, Outcome::Acknowledged) => {
+                self.released(claim, turn);
+                self.view.note_release(claim);
+                // By then, the successor has usually acquired the lease.
+                self.reads.read_before_write(turn.now + HEAD_START);
             }
             (WriteInFlight::Releasing { claim, .. }, Outcome::Rejected) => {
                 self.claims.remove_ended(claim);
                 self.reads.fall_behind(turn.now);
             }
             (_, Outcome::Failed)
+            | (WriteInFlight::Creating { .. }, Outcome::Acknowledged)
             | (
                 WriteInFlight::Creating { .. } | WriteInFlight::Releasing { .. },
                 Outcome::Unknown,
             ) => self.retry_write(turn),
         }
         AfterWrite::Nothing
+    }
+
+    fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
+        self.claims.remove_ended(claim);
+        if self.record.claim == Some(claim) {
+            // The record must no longer name the claim, because a restored document may contain
+            // the claim again.
+            turn.effects.push(self.record.set(None, &self.view));
+        }
     }
 
     fn retry_write(&mut self, turn: &mut Turn<'_>) {
@@ -294,7 +310,7 @@ impl Contender {
             {
                 self.reads.late_reply(now);
             }
-            Outcome::Applied(_) | Outcome::Unknown => {}
+            Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown => {}
         }
     }
 }

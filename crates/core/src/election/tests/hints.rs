@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Returns a leader `a`, a follower `b` of hints, and the store. `a` has led since 0 s, and `b` has
 /// run since 1.234 s.
-fn leader_and_reader() -> (Node, Node, Stored) {
+pub(super) fn leader_and_reader() -> (Node, Node, Stored) {
     let (a, mut stored) = leader("a", at(0));
     let b = reader("b", at(0) + millis(1_234), &mut stored);
     (a, b, stored)

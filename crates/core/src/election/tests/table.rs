@@ -143,6 +143,7 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
     let mut inputs = vec![
         ("tick", Some(Input::Tick)),
         ("reply: as the store says", applied.and_then(answer)),
+        ("reply: acknowledged", answer(Outcome::Acknowledged)),
         ("reply: rejected", answer(Outcome::Rejected)),
         ("reply: failed", answer(Outcome::Failed)),
         ("reply: unknown", answer(Outcome::Unknown)),
@@ -150,6 +151,12 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
     let call = CallId(999);
     let outcome = Outcome::Rejected;
     let token = token(1);
+    let claim = stored.document.as_ref().and_then(|lease| lease.claim());
+    let released = Released {
+        claim: claim.unwrap_or(Claim::from_bytes([61; 16])),
+        revision: Revision::from_bytes([62; 16]),
+        reserved_for: node.identity.clone(),
+    };
     inputs.extend(
         [
             ("reply: of nobody", Input::Reply { call, outcome }),
@@ -162,6 +169,7 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             ("stream: lost", Input::Watch(Watch::Lost)),
             ("hints: opened", Input::Watch(Watch::HintsOpened)),
             ("hints: one", Input::Watch(Watch::Hint)),
+            ("hints: a release", Input::Watch(Watch::Released(released))),
             ("primary changed", Input::PrimaryChanged),
             ("demoted", FILES_DEMOTED),
             ("not demoted", FILES_STUCK),

@@ -357,7 +357,10 @@ impl Evictions {
                     .forget(eviction.entries.iter().map(|(claim, _)| *claim));
             }
             LockOutcome::Unknown => self.await_late(eviction),
-            LockOutcome::Applied(_) | LockOutcome::Rejected | LockOutcome::Failed => {}
+            LockOutcome::Applied(_)
+            | LockOutcome::Acknowledged
+            | LockOutcome::Rejected
+            | LockOutcome::Failed => {}
         }
         (was_in_flight, evicted)
     }

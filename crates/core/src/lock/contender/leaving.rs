@@ -90,9 +90,9 @@ impl Leaving {
                 Some(self.end.clone())
             }
             LockOutcome::Rejected => Some(self.end_without_entry(exchange.success().is_some())),
-            LockOutcome::Failed | LockOutcome::Unknown => {
+            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {
                 if self.awaited.take_if(|awaited| *awaited == call).is_some() {
-                    self.unanswered |= outcome == LockOutcome::Unknown;
+                    self.unanswered |= outcome != LockOutcome::Failed;
                     self.due = retry;
                 }
                 None

@@ -172,6 +172,7 @@ proptest! {
                 | Watch::HintsOpened
                 | Watch::Alive
                 | Watch::Hint
+                | Watch::Released(_)
                 | Watch::Lost) => {
                     panic!("an event must not yield {other:?}: {fields}")
                 }

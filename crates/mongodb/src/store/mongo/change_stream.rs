@@ -77,7 +77,7 @@ impl StreamHandler for MongoStore {
             }
             StreamEvent::Alive => Watch::Alive,
             StreamEvent::HintsOpened => Watch::HintsOpened,
-            StreamEvent::Hint => Watch::Hint,
+            StreamEvent::Hint(released) => released.map_or(Watch::Hint, Watch::Released),
             StreamEvent::Lost => Watch::Lost,
         }
     }

@@ -219,6 +219,20 @@ impl Deployment {
         Ok(self.returning(update, projection).await?)
     }
 
+    /// Like [`update`](Self::update), but the primary alone acknowledges the write, so the write may
+    /// be rolled back.
+    pub(super) async fn quick_update(
+        self: &Arc<Self>,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+        projection: Document,
+    ) -> Result<Option<Document>, SendError> {
+        let collection = self.collection().await?;
+        let update = collection.find_one_and_update(filter, update);
+        let update = self.returning(update, projection);
+        Ok(update.write_concern(by_primary()).await?)
+    }
+
     /// Also returns the operation time. A change stream from then on reports every later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
@@ -416,4 +430,9 @@ impl Deployment {
             .w_timeout(self.operation_timeout())
             .build()
     }
+}
+
+/// The write concern of writes that may be lost: the primary alone acknowledges them.
+pub(super) fn by_primary() -> WriteConcern {
+    WriteConcern::builder().w(Acknowledgment::Nodes(1)).build()
 }

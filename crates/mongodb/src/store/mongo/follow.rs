@@ -4,18 +4,18 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mongodb::Collection;
 use mongodb::action::Watch;
-use mongodb::bson::{Bson, Document, Timestamp, doc};
+use mongodb::bson::{Bson, Document, RawBsonRef, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::ReadConcern;
-use mongodb::raw_batch_cursor::RawBatchCursor;
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::connection::{Deployment, SendError};
-use super::{outcome, primary};
+use super::{hints, outcome, primary};
 use crate::store::{Failure, StoreEvent};
-use leasehold_core::election::Timings;
+use leasehold_core::election::{Released, Timings};
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts while change streams are refused, because a right may be granted.
@@ -34,7 +34,8 @@ pub(super) enum StreamEvent {
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
     HintsOpened,
-    Hint,
+    /// The newest hint announces this release, if any.
+    Hint(Option<Released>),
     /// The stream or cursor is closed, or could not be opened.
     Lost,
 }
@@ -241,10 +242,11 @@ impl Opened {
             }),
             Self::Hints(cursor) => {
                 let batch = cursor.next().await.transpose()?;
-                Ok(batch.map(|batch| match batch.doc_slices() {
-                    Ok(hints) if !hints.is_empty() => StreamEvent::Hint,
-                    Ok(_) | Err(_) => StreamEvent::Alive,
-                }))
+                let newest = |batch: RawBatch| match batch.doc_slices().ok()?.into_iter().last()? {
+                    Ok(RawBsonRef::Document(hint)) => Some(hints::released(hint)),
+                    Ok(_) | Err(_) => Some(None),
+                };
+                Ok(batch.map(|batch| newest(batch).map_or(StreamEvent::Alive, StreamEvent::Hint)))
             }
         }
     }

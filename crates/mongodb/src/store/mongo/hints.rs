@@ -6,19 +6,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mongodb::bson::{Bson, Document, Uuid, doc};
+use mongodb::bson::{Bson, Document, RawDocument, Uuid, doc};
 use mongodb::error::Error;
-use mongodb::options::{Acknowledgment, CursorType, ReadConcern, WriteConcern};
+use mongodb::options::{CursorType, ReadConcern};
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use mongodb::{Collection, Database};
 use tokio::sync::Semaphore;
 
-use super::connection::Deployment;
+use super::connection::{Deployment, by_primary};
 use super::options::WatchMode;
 use super::{document, lock, now, outcome, primary};
 use crate::randomness::KernelRandomness;
 use crate::store::Failure;
-use leasehold_core::election::{BootTime, Operation, Randomness, ResourceName};
+use leasehold_core::election::{
+    BootTime, Claim, Identity, Operation, Randomness, Released, ResourceName, Revision,
+};
 
 /// Size in bytes, enough for about 300 hints. A cursor that falls further behind is reopened.
 const SIZE: i64 = 32 * 1024;
@@ -170,13 +172,40 @@ impl Hints {
         Ok(Some(opened?).filter(|_| is_wanted))
     }
 
-    pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &ResourceName) {
+    /// Returns what the hint of this operation announces. Only a release for a named successor is
+    /// announced, and only if its hint can be inserted.
+    pub(super) fn announced(&self, operation: &Operation) -> Option<Released> {
+        let Operation::Release {
+            claim,
+            revision,
+            reserved_for: Some(reserved_for),
+            ..
+        } = operation
+        else {
+            return None;
+        };
+        lock(&self.state).usable.then(|| Released {
+            claim: *claim,
+            revision: *revision,
+            reserved_for: reserved_for.identity.clone(),
+        })
+    }
+
+    pub(super) fn leave(
+        self: &Arc<Self>,
+        deployment: &Arc<Deployment>,
+        name: &ResourceName,
+        released: Option<Released>,
+    ) {
         let permit = Arc::clone(&self.leaving).try_acquire_owned();
         let (Ok(permit), true) = (permit, lock(&self.state).usable) else {
             return;
         };
         let (hints, deployment) = (Arc::clone(self), Arc::clone(deployment));
-        let hint = self.hint(Some(name));
+        let mut hint = self.hint(Some(name));
+        if let Some(released) = released {
+            hint.insert("released", announcement(&released));
+        }
         tokio::spawn(async move {
             let _permit = permit;
             let Ok(leases) = deployment.collection().await else {
@@ -208,6 +237,26 @@ impl Hints {
         let name = name.map_or(Bson::Null, |name| name.as_str().into());
         doc! { "_id": id(), "name": name, "by": lock(&self.state).by, "at": now() }
     }
+}
+
+fn announcement(released: &Released) -> Document {
+    doc! {
+        "claim": document::uuid(released.claim.bytes()),
+        "revision": document::uuid(released.revision.bytes()),
+        "reserved_for": released.reserved_for.as_str(),
+    }
+}
+
+/// Returns the release that the newest hint announces, if any.
+pub(super) fn released(newest: &RawDocument) -> Option<Released> {
+    let hint = Document::try_from(newest).ok()?;
+    let released = hint.get_document("released").ok()?;
+    let id = |key| document::id(released, key).ok();
+    Some(Released {
+        claim: Claim::from_bytes(id("claim")?),
+        revision: Revision::from_bytes(id("revision")?),
+        reserved_for: Identity::new(released.get_str("reserved_for").ok()?).ok()?,
+    })
 }
 
 pub(super) enum HintsRefusal {
@@ -350,8 +399,7 @@ async fn tail(
 }
 
 async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), HintsRefusal> {
-    let one = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
-    hints.insert_one(hint).write_concern(one).await?;
+    hints.insert_one(hint).write_concern(by_primary()).await?;
     Ok(())
 }
 

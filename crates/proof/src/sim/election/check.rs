@@ -180,7 +180,8 @@ impl World {
             | Operation::TakeOver {
                 acquisition: new, ..
             } => {
-                found = self.check_write(process, new.expected);
+                let announced = self.relies_on_hint(process, operation, new.expected);
+                found = self.check_write(process, (new.expected, announced));
                 found = found.or(self.check_workload_before(process, new.expected));
                 found = found.or(guards::check(guards::Acquisition { alone }));
             }
@@ -246,10 +247,30 @@ impl World {
         p.facts.calls(decided, call, operation, timings);
     }
 
-    fn check_write(&mut self, process: usize, expected: Revision) -> Option<Violation> {
+    /// Returns true if only a hint shows the state that an acquisition expects.
+    fn relies_on_hint(&self, process: usize, operation: &Operation, expected: Revision) -> bool {
+        let facts = &self.processes[process].facts;
+        let announced = facts.announced.as_ref();
+        let seen_free = facts
+            .sight(expected)
+            .is_some_and(|sight| sight.lease.holder.is_none());
+        let acquires = matches!(operation, Operation::Acquire(_));
+        acquires && !seen_free && announced.is_some_and(|sight| sight.lease.revision == expected)
+    }
+
+    fn check_write(
+        &mut self,
+        process: usize,
+        (expected, announced): (Revision, bool),
+    ) -> Option<Violation> {
         let p = &self.processes[process];
         let (facts, now) = (&p.facts, p.facts.decided);
-        let sight = facts.sight(expected);
+        let sight = match announced {
+            true => facts.announced.as_ref(),
+            false => facts.sight(expected),
+        };
+        self.coverage
+            .hit_if(announced, Hit::Path(Path::ReleaseAnnounced));
         let holder = sight.and_then(|s| claim_of(&s.lease));
         let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
             || facts.exit_until.is_some_and(|until| now < until);

@@ -65,6 +65,7 @@ closed! {
         ReservationUsed => "the candidate of a reservation acquires the lease",
         ReservationWaited => "another candidate acquires the lease after a reservation",
         HintsDeclaredLate => "a leader begins to write hints during its leadership",
+        ReleaseAnnounced => "a candidate acquires a lease because a hint announces its release",
         TimelyHandoff => "a follower that a hint or an event wakes acquires a released lease",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "the standby acquires the lease",
@@ -136,7 +137,7 @@ impl From<Fault> for Hit {
 impl From<&Outcome> for Answer {
     fn from(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Applied(_) => Self::Applied,
+            Outcome::Applied(_) | Outcome::Acknowledged => Self::Applied,
             Outcome::Rejected => Self::Rejected,
             Outcome::Failed => Self::Failed,
             Outcome::Unknown => Self::Unknown,

@@ -105,7 +105,7 @@ impl World {
                     }
                     Watch::Lost => hearing.open = false,
                     Watch::Unclear => (hearing.informing, hearing.informed) = (None, false),
-                    Watch::Alive | Watch::Hint => {}
+                    Watch::Alive | Watch::Hint | Watch::Released(_) => {}
                     Watch::Changed(_) if hearing.late_stream => {}
                     Watch::Changed(lease) => {
                         hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));

@@ -11,7 +11,7 @@ use super::faults::Fault;
 use super::invariants::takeovers_are_timely::{self as timely, Takeover};
 use super::process::{Class, Process};
 use crate::election::mutation::planted;
-use crate::election::{Claim, Declared, Input, Operation, Watch};
+use crate::election::{CallId, Claim, Declared, Input, Operation, Released, Revision, Watch};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::{MS, SECOND};
 
@@ -133,11 +133,32 @@ impl World {
         declared(p.tenure_interval.filter(|_| hints))
     }
 
-    pub(super) fn hint_after(&mut self, process: usize, kind: Call) {
-        let p = &self.processes[process];
+    /// Returns the release that the process's hint announces. The primary alone acknowledges this
+    /// release.
+    pub(super) fn announces(&self, process: usize, operation: &Operation) -> Option<Released> {
+        let usable = self.processes[process].hints_usable;
+        match operation {
+            Operation::Release {
+                claim,
+                revision,
+                reserved_for: Some(reserved_for),
+                ..
+            } if usable => Some(Released {
+                claim: *claim,
+                revision: *revision,
+                reserved_for: reserved_for.identity.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn hint_after(&mut self, process: usize, call: CallId, kind: Call) {
+        let p = &mut self.processes[process];
+        let announced = p.announced.take_if(|(id, _)| *id == call);
         if p.hints_usable && is_hinted(kind) && !self.machines[p.machine].stale {
+            let hint = announced.map_or(Watch::Hint, |(_, released)| Watch::Released(released));
             let at = self.now + self.own.hints.dice.between(1, 3) * MS;
-            self.at(at, move |world| world.hint_lands(Some(process)));
+            self.at(at, move |world| world.hint_lands(Some(process), &hint));
         }
     }
 
@@ -146,11 +167,11 @@ impl World {
     pub(super) fn hint_of_operator(&mut self) {
         if !self.own.hints.dice.one_in(4) || self.calm {
             let at = self.now + self.own.hints.dice.between(3, 6) * MS;
-            self.at(at, |world| world.hint_lands(None));
+            self.at(at, |world| world.hint_lands(None, &Watch::Hint));
         }
     }
 
-    fn hint_lands(&mut self, from: Option<usize>) {
+    fn hint_lands(&mut self, from: Option<usize>, hint: &Watch) {
         if !self.has_hints() {
             return;
         }
@@ -162,18 +183,19 @@ impl World {
         let delay = self.own.hints.dice.between(1, 20_000) * MS;
         if self.strikes(late, Fault::HintLate) {
             let at = self.now + delay;
-            self.at(at, move |world| world.hint_others(from));
+            let hint = hint.clone();
+            self.at(at, move |world| world.hint_others(from, &hint));
             if self.own.hints.dice.one_in(2) {
                 return;
             }
         }
-        self.hint_others(from);
+        self.hint_others(from, hint);
     }
 
-    fn hint_others(&mut self, from: Option<usize>) {
+    fn hint_others(&mut self, from: Option<usize>, hint: &Watch) {
         for process in self.live.clone() {
             if Some(process) != from {
-                self.hint_to(process, &Watch::Hint);
+                self.hint_to(process, hint);
             }
         }
     }
@@ -191,7 +213,27 @@ impl World {
             for _ in 0..self.own.hints.dice.between(1, 4) {
                 self.hint_to(process, &hint);
             }
+            if let Some(released) = self.false_release(process) {
+                self.hint_to(process, &Watch::Released(released));
+            }
         }
+    }
+
+    /// Announces a release that did not happen: with the stored revision, or with another revision.
+    fn false_release(&mut self, process: usize) -> Option<Released> {
+        let dice = &mut self.own.hints.dice;
+        let (drawn, current) = (dice.one_in(3), dice.one_in(2));
+        let bits = u128::from(dice.below(u64::MAX)).to_be_bytes();
+        let lease = self.set.committed().lease().filter(|_| drawn)?;
+        let machine = &self.machines[self.processes[process].machine];
+        Some(Released {
+            claim: claim_of(lease)?,
+            revision: match current {
+                true => lease.revision,
+                false => Revision::from_bytes(bits),
+            },
+            reserved_for: machine.identity.clone(),
+        })
     }
 
     fn hint_to(&mut self, process: usize, hint: &Watch) {

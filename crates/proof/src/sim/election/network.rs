@@ -23,6 +23,7 @@ impl World {
         });
         self.decide(process, operation.as_str().len() as u64);
         let kind = Call::from(&operation);
+        let announced = self.announces(process, &operation);
         let p = &mut self.processes[process];
         if p.driver.len() >= CALLS_MAX {
             let outcome = Outcome::Failed;
@@ -35,6 +36,7 @@ impl World {
             p.confirming = Some(call);
         }
         p.driver.sends(call, kind);
+        p.announced = announced.map(|it| (call, it)).or(p.announced.take());
         self.transmit(process, call, operation);
     }
 
@@ -125,9 +127,10 @@ impl Calls for Leases {
             Operation::Read { confirm: true } => Access::Confirm,
             _ => Access::Write,
         };
+        let announced = world.announces(process, operation).is_some();
         let weak = Weak {
             reads: planted!(LocalReadConcern),
-            writes: planted!(WriteConcernOne),
+            writes: planted!(WriteConcernOne) || announced,
         };
         let sent = operation;
         let operation = &world.declared_by(process, sent);
@@ -153,7 +156,11 @@ impl Calls for Leases {
             if let (false, Some(lease)) = (machine.stands_by, stored.lease_mut()) {
                 lease.standby = standby;
             }
-            (stored.shown(), Some(Writer::Process(process)))
+            let outcome = match announced && !planted!(PrimaryTrusted) {
+                true => Outcome::Acknowledged,
+                false => stored.shown(),
+            };
+            (outcome, Some(Writer::Process(process)))
         };
         let done = world.set.land((access, weak), stale, Stored::shown, write);
         let p = &mut world.processes[process];
@@ -161,9 +168,8 @@ impl Calls for Leases {
         let late = p.driver.gave_up(call);
         let landed = |landing| (late, Hit::Landed(Call::from(operation), landing));
         let (counts, hit) = match &done.0 {
-            Landed::Answered(Outcome::Applied(_)) | Landed::Waits(_, Outcome::Applied(_)) => {
-                landed(Landing::Matched)
-            }
+            Landed::Answered(Outcome::Applied(_) | Outcome::Acknowledged)
+            | Landed::Waits(_, Outcome::Applied(_)) => landed(Landing::Matched),
             Landed::Answered(_) | Landed::Waits(..) => landed(Landing::Refused),
             Landed::Silence => (true, Hit::Path(Path::DeposedSilent)),
         };
@@ -194,7 +200,9 @@ impl Calls for Leases {
                     Found::Missing | Found::Foreign(_) => None,
                 };
                 world.processes[process].hearing.document_seen = true;
-                world.hint_after(process, driven.kind);
+            }
+            if matches!(outcome, Outcome::Applied(_) | Outcome::Acknowledged) {
+                world.hint_after(process, call, driven.kind);
             }
             let answer = Answer::from(&outcome);
             world.coverage.hit(match driven.timed_out {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::files::RecoveredState;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Lease, Operation, Outcome, Reason, Revision, Timings,
-    Token, Tunables, Watch,
+    BootTime, CallId, Claim, Found, HEAD_START, Input, Lease, Operation, Outcome, Reason, Released,
+    Reservation, Revision, Timings, Token, Tunables, Watch,
 };
 
 const SIGHTS_MAX: usize = 12;
@@ -71,6 +71,8 @@ pub(super) struct Drain {
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
+    /// The free lease that the newest hint of a release announces.
+    pub(super) announced: Option<Sight>,
     pub(super) foreign: bool,
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
@@ -179,6 +181,7 @@ impl Facts {
                     sight.lease.paused = false;
                 }
             }
+            Input::Watch(Watch::Released(released)) => self.announced(now, released),
             Input::WorkloadDone { token } => {
                 self.confirmed = Some(*token);
                 if let Some(drain) = self.drain.as_mut().filter(|d| d.token == *token) {
@@ -244,6 +247,30 @@ impl Facts {
             holder.lease_duration = std::cmp::min_by_key(new, old, |it| it.duration());
         }
         self.sights.push_back(Sight { first, lease });
+    }
+
+    /// Records the state that a hint announces. Only an acquisition, which matches a free lease, may
+    /// rely on it.
+    fn announced(&mut self, now: BootTime, released: &Released) {
+        let held = |lease: &&Lease| {
+            lease.holder.as_ref().map(|holder| holder.claim) == Some(released.claim)
+        };
+        let mut newest_first = self.sights.iter().rev().map(|sight| &sight.lease);
+        let ended = newest_first.find(held);
+        self.announced = ended.map(|lease| Sight {
+            first: now,
+            lease: Lease {
+                holder: None,
+                revision: released.revision,
+                // The process may have ignored the reply that shows a pause.
+                paused: false,
+                reserved_for: Some(Reservation {
+                    identity: released.reserved_for.clone(),
+                    duration: HEAD_START,
+                }),
+                ..lease.clone()
+            },
+        });
     }
 
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {

@@ -15,7 +15,8 @@ use super::neighbours::Neighbour;
 use super::observer::Facts;
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
+    BootTime, CallId, Candidate, Election, Input, Lease, Released, Status, TimingSettings, Timings,
+    Tunables,
 };
 use crate::proof::sim::driver::Driver;
 use crate::proof::sim::ids::Ids;
@@ -85,6 +86,8 @@ pub(super) struct Process {
     pub(super) holder_leaves_none: bool,
     /// True if the process found the collection of hints when it last opened a stream.
     pub(super) hints_usable: bool,
+    /// The newest release that its hint will announce, with its call.
+    pub(super) announced: Option<(CallId, Released)>,
     /// The renewal interval of the last stored acquisition. A reload does not change it.
     pub(super) tenure_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
@@ -185,6 +188,7 @@ impl Process {
             newest: None,
             holder_leaves_none: false,
             hints_usable: false,
+            announced: None,
             tenure_interval: None,
             neighbour: Neighbour::default(),
             dies_after: None,

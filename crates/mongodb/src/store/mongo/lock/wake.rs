@@ -52,7 +52,7 @@ impl StreamHandler for ClaimFollower {
                 }
                 hint => hint,
             },
-            StreamEvent::Hint => Hint::Changed,
+            StreamEvent::Hint(_) => Hint::Changed,
             StreamEvent::Alive => Hint::Alive,
             StreamEvent::Lost => Hint::Lost,
         };

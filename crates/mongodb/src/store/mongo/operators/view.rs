@@ -226,7 +226,7 @@ impl ViewTask {
                 self.list().await
             }
             StreamEvent::Change(event) => self.change(*event).await,
-            StreamEvent::Hint => self.list().await,
+            StreamEvent::Hint(_) => self.list().await,
             StreamEvent::Alive => self.check_quiet().await,
             StreamEvent::Lost => Ok(()),
         }
