@@ -166,8 +166,8 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
     near(unknown, known).into_iter().next()
 }
 
-/// Returns the names that `unknown` is probably a misspelling of, most similar first. Another case
-/// is less different than another letter.
+/// Returns the names that `unknown` is probably a misspelling of, most similar first. A difference
+/// in case counts less than a different letter.
 pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     /// Limits the comparison, whose time is quadratic.
     const LENGTH_MAX: usize = 64;
@@ -215,7 +215,7 @@ const LONGEST: Duration = LEASE_DURATION_MAX;
 const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 const FAILURES_MAX: u32 = 1000;
 const PRIORITY_MAX: u32 = 1000;
-/// Limits how often handovers interrupt the workload.
+/// Limits how often handoffs interrupt the workload.
 const PREFER_INTERVAL_MIN: Duration = Duration::from_secs(10);
 const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
@@ -262,16 +262,17 @@ pub static KEYS: &[Key] = keys! {
         "handoff_delay", ValueType::Duration(Duration::ZERO, LONGEST), Now,
             "Time given to the workload at a graceful step-down; 0s: no wait", lock: none;
         "prefer", ValueType::OneOf(Prefer::WORDS), Now,
-            "Automatic handover to a standby of higher priority: none or priority", lock: none;
+            "Automatic handoff to a standby of higher priority: none or priority", lock: none;
         "prefer_interval", ValueType::Duration(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
-            "Minimum time from an acquisition to a handover to a preferred standby", lock: none;
+            "Minimum time from an acquisition to a handoff to a preferred standby", lock: none;
     }
     "identity" {
         "name", ValueType::Identity, Restart,
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
         "priority", ValueType::Count(0, PRIORITY_MAX), Restart,
-            "Priority of this candidate; a higher priority is preferred for the standby", lock: none;
+            "Priority of this candidate; the standby is the candidate with the highest priority",
+            lock: none;
         "address", ValueType::Line, Restart,
             "Address of this candidate, published in the lease document (informational)", lock: none;
     }

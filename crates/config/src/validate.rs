@@ -37,7 +37,7 @@ const DEPENDENTS: [Dependent; 6] = [
         keys: &["lease.prefer_interval"],
         needs: &["lease.prefer"],
         off: "none",
-        what: "automatic handover, which is off: set lease.prefer to \"priority\"",
+        what: "automatic handoff, which is off: set lease.prefer to \"priority\"",
     },
     Dependent {
         keys: &[
