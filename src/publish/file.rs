@@ -181,7 +181,8 @@ impl<T: Clone + PartialEq> RecordFile<T> {
     }
 }
 
-/// Marks the time between writes. No write can begin in the first nanosecond after boot.
+/// Means that no write is in progress. Cannot be the time of a write, because no write begins in
+/// the first nanosecond after boot.
 const IDLE: u64 = 0;
 
 /// Tracks the write in progress, because a write to a hanging disk neither returns nor fails.

@@ -1,5 +1,5 @@
-//! Says what a command waits for if it waits longer than a second: the servers that it tries, or
-//! anything else.
+//! Reports what a command is waiting for once the wait exceeds a second, such as the servers that
+//! it tries to reach.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use leasehold_host::duration::shown;
 use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::uri::ConnectionUri;
 
-/// After this time, a command says what it waits for, such as the servers that it tries.
+/// Time after which a command reports what it is waiting for.
 pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
@@ -39,13 +39,15 @@ pub fn servers(uri: &UriSource) -> Option<String> {
     Some(uri.hosts())
 }
 
-/// Describes these servers, the time that has passed, the time limit and the failure, if any.
+/// Describes a connection attempt: the servers, the elapsed time, the time limit, and the failure,
+/// if any.
 pub fn progress(servers: &str, limit: Duration, why: Option<&Failure>) -> String {
     let why = why.map_or_else(String::new, |why| format!("; {why}"));
     format!("{} {}{why}", connecting_to(servers), passed(limit))
 }
 
-/// Says that a command connects to these servers, with spaces at which the line may be broken.
+/// Returns the text "connecting to" with the servers, which are separated by spaces so that a
+/// terminal line can be wrapped between them.
 pub fn connecting_to(servers: &str) -> String {
     format!("connecting to {}", servers.replace(',', ", "))
 }
@@ -54,8 +56,8 @@ fn passed(limit: Duration) -> String {
     format!("({} of {})", shown(UNANSWERED_MAX), shown(limit))
 }
 
-/// Waits, at most for about `limit`. If the wait takes longer than a second, notes once what the
-/// command waits for.
+/// Awaits `wait`, which takes about `limit` at most. After a second, reports once what the command
+/// is waiting for.
 pub async fn announced<T>(
     wait: impl Future<Output = T>,
     limit: Duration,

@@ -12,7 +12,7 @@ pub struct Needed {
     pub gap: Duration,
     /// The needed `renew_deadline`.
     pub sum: Duration,
-    /// The terms of the sum, for messages.
+    /// The sum, written out for messages.
     pub arithmetic: String,
     /// True if the configured `renew_deadline` is long enough.
     pub suffices: bool,

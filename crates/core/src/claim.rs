@@ -103,7 +103,8 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
     instants.into_iter().flatten().min()
 }
 
-/// Maximum number of unanswered writes of a claim; a second write follows a change of primary.
+/// Maximum number of unanswered writes of a claim. After a change of primary, a second write is
+/// sent without waiting for the first reply.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably

@@ -1,5 +1,5 @@
 //! Serialization of inputs, effects and operations, for traces (feature `serde`). Deserialization
-//! checks values like their constructors. Ids are serialized as UUID strings.
+//! checks values as their constructors do. Ids are serialized as UUID strings.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ pub enum Kind {
     Guard,
 }
 
-/// The options of a guard's policy, and what it guards.
+/// The options of a guard's policy, and the guarded command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardOptions {
     /// The options of the policy.

@@ -325,7 +325,7 @@ fn in_directory_of(socket: &Path, file: &Path) -> Option<PathBuf> {
 }
 
 /// Waits until the daemon sends something, the container is asked to stop, or the time is over.
-/// Reaps orphans meanwhile, as process 1 must.
+/// While waiting, reaps orphans, as process 1 must.
 fn wait(
     ready: &mut Ready,
     shim: Option<&Shim>,

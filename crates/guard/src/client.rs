@@ -1,5 +1,5 @@
-//! The daemon's side of a guard. It sends the newest order, receives the reports, and ends CMD if
-//! the guard does not.
+//! The guard client in the daemon: sends the newest order to the guard, receives the guard's
+//! reports, and ends CMD if the guard does not.
 //!
 //! ```text
 //!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
@@ -21,9 +21,9 @@
 //!
 //! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
 //! also survives if it changed its user or gained privileges (setuid, setpriv) and thus lost its
-//! parent-death signal. If a command may survive, the next daemon on the status directory waits for
-//! the lease to expire; the fencing token protects against candidates elsewhere. A command with
-//! more privileges than the daemon cannot be signalled.
+//! parent-death signal. If a command may survive, the next daemon that uses the status directory
+//! waits for the lease to expire; the fencing token protects against candidates elsewhere. A
+//! command with more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,5 +1,5 @@
-//! The command line and additional environment of CMD. A memfd passes them, because their size has
-//! no limit. They are passed only after the acquisition, because they contain the token.
+//! The command line and additional environment of CMD. They are passed in a memfd, because they can
+//! be arbitrarily long, and only after the acquisition, because they contain the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

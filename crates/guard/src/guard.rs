@@ -119,7 +119,7 @@ pub(super) struct Launch {
     pub(super) exec_spec: OwnedFd,
 }
 
-/// The end of CMD, and what an attached guard needs for the next CMD.
+/// The end of CMD, and the resources that an attached guard reuses for the next CMD.
 pub(super) struct Attended {
     pub(super) ready: Box<Ready>,
     pub(super) report: GuardReport,
@@ -349,7 +349,8 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Returns false while the daemon may still be killed before it reads that CMD is gone.
+    /// Returns false while this guard may still have to become the witness: the daemon has not
+    /// confirmed that CMD is gone, and could be killed before it does.
     fn is_dismissed(&self) -> bool {
         self.dismissed || self.daemon_gone || self.witness.is_none()
     }

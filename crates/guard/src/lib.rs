@@ -395,7 +395,8 @@ impl StandbyGuard {
                 return;
             }
             if round == DISMISS_ROUNDS {
-                // The guard is probably stopped (SIGSTOP). It guards nothing.
+                // The guard is probably stopped (SIGSTOP). Killing it is safe, because it guards no
+                // command yet.
                 self.guard.signal(Signal::KILL);
             }
             tokio::time::sleep(DISMISS_ROUND).await;

@@ -47,7 +47,8 @@ pub(super) fn adopt() -> io::Result<()> {
 fn reap_unowned() {
     // A child that cannot be listed now is found when the next child exits.
     let _ = Children::new().each(|child| {
-        // The lock is held until after the wait, so that no child is registered meanwhile.
+        // The lock is held until after the wait, so that no child is registered between the check
+        // and the wait.
         let known = waited_for();
         if !known.contains(&child) {
             reap(child);

@@ -134,7 +134,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, NotBecome> {
     Err(next.exec().into())
 }
 
-/// Takes the foreground from the daemon's group, unless a shell has taken it back meanwhile.
+/// Takes the foreground from the daemon's group, unless a shell has already taken it back.
 fn take_terminal(from: i32) {
     let Some(terminal) = Terminal::of_this_process() else {
         return;

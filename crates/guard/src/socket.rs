@@ -1,4 +1,5 @@
-//! The daemon's side of an attached guard: a Unix socket in a volume that both containers mount.
+//! The Unix socket on which a daemon accepts attached guards, in a volume that both containers
+//! mount.
 //!
 //! A guard connects, and identifies itself. The daemon serves one guard at a time. Another guard
 //! waits until the daemon has proof that the previous command is gone. Each connection serves one

@@ -19,8 +19,8 @@ pub use self::throttle::{ErrorThrottle, millis};
 use crate::terminal;
 
 /// Returns true if a daemon logs JSON by default, which is the case without a terminal. `guard` and
-/// `bury` follow this rule too, because they run in the pod or unit of a daemon. All other commands
-/// log text, because humans read it, for example in a mail from cron.
+/// `bury` also follow this rule, because they run in the pod or unit of a daemon. All other
+/// commands log text, because humans read it, for example in a mail from cron.
 pub fn is_json_by_default() -> bool {
     !io::stderr().is_terminal()
 }

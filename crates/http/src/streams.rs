@@ -60,8 +60,9 @@ impl Streams {
         let _ = self.open.subscribe().wait_for(Vec::is_empty).await;
     }
 
-    /// Takes a place, or returns `None` if all are taken or the server is shutting down. Calls
-    /// `full` if all are taken, even if another stream can be closed.
+    /// Takes a place for a new stream. If all places are taken, calls `full`, and closes an older
+    /// stream to free its place. Returns `None` if no stream may be closed, or if the server is
+    /// shutting down.
     pub fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
         if *self.closing.borrow() {
             return None;

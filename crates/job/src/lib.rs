@@ -176,7 +176,8 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // The grace is set here, because the first terms may be provisional and then lack it.
+    // The grace is set here, because the deadlines at the start may lack it: an unconfirmed grant
+    // gives only provisional authority, without a grace period.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

@@ -228,7 +228,8 @@ impl<'a> LockAttempt<'a> {
         let wait = shown(self.limits.limit().unwrap_or_default());
         let messages = self.job.messages;
         let refused = format!("not acquired within {wait}{}: {whom}", self.number);
-        // A whole wait without a success is a failure, for example a job that hangs.
+        // With --once-per, a wait that ends without a success is a failure, because another job
+        // probably hangs.
         match self.job.args.once_per().is_some() && self.limits.wait != Some(Duration::ZERO) {
             true => messages.say(&refused),
             false => messages.left_to_others(&refused),

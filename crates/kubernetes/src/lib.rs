@@ -134,7 +134,7 @@ impl Kubernetes {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
         async move {
-            // Returns at once, with an error, if the label task has ended.
+            // Returns an error immediately if the label task has ended.
             let demoted = async { drop(state.wait_for(|state| !state.may_say_leader()).await) };
             let _ = tokio::time::timeout(label_wait, demoted).await;
         }

@@ -179,7 +179,8 @@ impl KnownEvents {
     }
 
     /// A repeating Event stays known even if the API server did not accept it, because retries
-    /// would delay other Events. Other Events are reported again only if they recurred meanwhile.
+    /// would delay other Events. Other Events are reported again only if they recurred during the
+    /// report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -9,7 +9,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Returns the wait after this number of failures; `None` if a quick retry cannot succeed. A
-/// `Retry-After` only extends the wait, as overloaded API servers always request one second.
+/// `Retry-After` can only extend the wait, because overloaded API servers always request one
+/// second.
 pub(super) fn pause(retry: ApiRetry, failures: u32, random: u8) -> Option<Duration> {
     match retry {
         ApiRetry::Again => Some(backoff(failures, random)),

@@ -128,7 +128,7 @@ impl<F: Send + 'static> InFlight<F> {
         CALLS_MAX - self.places.available_permits()
     }
 
-    /// Waits for the next reply, indefinitely if no call is in flight. Cancel-safe.
+    /// Waits for the next reply, indefinitely if no call is in flight. Cancel safe.
     pub(crate) async fn next(&mut self) -> CallReply<F> {
         match self.replies.recv().await {
             Some((reply, _place)) => reply,

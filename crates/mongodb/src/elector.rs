@@ -225,7 +225,7 @@ impl Elector {
         ended
     }
 
-    /// Waits until the candidate has finished. Cancel-safe. Later calls return the same result.
+    /// Waits until the candidate has finished. Cancel safe. Later calls return the same result.
     /// Fails if the lease may be held until it expires, or if the candidate failed.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
@@ -240,8 +240,9 @@ impl Elector {
     }
 }
 
-/// Returns how far the wall clock is ahead of the boot clock. If the wall clock is set later, this
-/// process renews outside the slots of the others, which only costs the servers more.
+/// Returns how far the wall clock is ahead of the boot clock. If the wall clock is changed after
+/// this call, this process renews outside the slots of other processes, which only increases the
+/// load of the servers.
 fn wall_clock_ahead() -> Duration {
     let booted = Duration::from_nanos(boot_now().as_nanos());
     let wall = wall_now().duration_since(UNIX_EPOCH);

@@ -104,7 +104,7 @@ pub(crate) trait Host: Send + 'static {
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
     /// Reports an input from the program. The state machine has not handled the input yet.
     fn received(&mut self, _: &Input<Self>) {}
-    /// Waits for an event that the host itself generates. Must be cancel-safe.
+    /// Waits for an event that the host itself generates. Must be cancel safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
     }
@@ -250,7 +250,7 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Cancel-safe. Later calls return the same result. Fails without a timer or after a panic.
+    /// Cancel safe. Later calls return the same result. Fails without a timer or after a panic.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;

@@ -129,7 +129,7 @@ pub async fn update_one<T: Send + Sync>(
         return Err(FencedError::OtherName { name });
     }
     match stored.and_then(|stored| token(stored).ok()) {
-        // The document began to match after the write.
+        // The document began to match the filter only after the write was sent.
         Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }

@@ -347,7 +347,7 @@ impl Locker {
         }
     }
 
-    /// Waits until the lock is held, waiting is useless, or [`Locker::wait`] fails. Cancel-safe.
+    /// Waits until the lock is held, waiting is useless, or [`Locker::wait`] fails. Cancel safe.
     pub async fn decided(&mut self) -> io::Result<LockDecision> {
         let (mut status, mut health) = (self.status(), self.health());
         loop {
@@ -368,7 +368,7 @@ impl Locker {
         }
     }
 
-    /// Waits until the contender has finished. Cancel-safe. Later calls return the same result.
+    /// Waits until the contender has finished. Cancel safe. Later calls return the same result.
     /// Fails if the kernel could not create a timer or if a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         self.contender.wait().await

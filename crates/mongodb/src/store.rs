@@ -36,9 +36,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
 
-    /// Answers the newest roll call, with the candidate's status when the answer is sent. An
-    /// earlier answer may delay the newest answer, and the candidate may lose its authority
-    /// meanwhile.
+    /// Answers the newest roll call, with the candidate's status at the time of sending. A status
+    /// read earlier could be outdated: if the answer to an earlier roll call is still being sent,
+    /// this answer is delayed, and the candidate may have lost its authority by then.
     fn answer_roll_call(&self, status: watch::Receiver<Status>);
 }
 

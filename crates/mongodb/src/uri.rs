@@ -162,7 +162,8 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics and shows some text.
+        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics with a part of the
+        // string in its message.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }

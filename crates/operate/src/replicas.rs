@@ -360,8 +360,8 @@ fn found_in(replicas: &[Replica], args: &ReplicasArgs) -> Vec<FailedCheck> {
     let contend = args.lease().is_none_or(is_wanted);
     let is_paused = |state: &&ReplicaStatus| state.role == Role::Paused.as_str();
     match leaders.len() {
-        // The other lease is already reported as a problem. The leader of the other lease was not
-        // asked for.
+        // All replicas contend for another lease, which is already reported as a problem. The user
+        // did not ask for the leader of that lease.
         0 if !contend => {}
         0 if states.iter().any(is_paused) => problem(
             "paused, so no replica leads".to_owned(),

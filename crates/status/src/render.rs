@@ -1,4 +1,4 @@
-//! Renders a status as `status.json`, which HTTP serves too, and as `status.env`. Only
+//! Renders a status as `status.json`, which is also served over HTTP, and as `status.env`. Only
 //! [`ClockPair::now`] reads the clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

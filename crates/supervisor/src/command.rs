@@ -4,7 +4,7 @@
 //!
 //! 1. [`StandbyCommand::prepare`] starts the guard, which needs no authority.
 //! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The guard
-//!    executes the command only after this, and only before the deadline.
+//!    executes the command only after it has received the deadlines, and only before they pass.
 //! 3. [`SupervisedCommand::extend`] moves the deadline after each acknowledged renewal, but never
 //!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace
 //!    period ends.

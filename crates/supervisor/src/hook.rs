@@ -122,7 +122,7 @@ mod tests {
     async fn an_unkillable_hook_is_left_behind_after_a_second() {
         let lease = ResourceName::new("orders").expect("legal");
         let (_sender, states) = tokio::sync::watch::channel(None);
-        // No desired state means that the claim no longer leads.
+        // The channel contains no desired state, so the claim no longer leads.
         let (hook, _progress) = GuardedCommand::stand_in();
         let until = clock::boot_now() + Duration::from_secs(3600);
         let ends = lead(hook, states, Token::ZERO, until, lease);

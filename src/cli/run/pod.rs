@@ -35,7 +35,7 @@ impl PodPublisher {
     pub(super) async fn last_words(&self) {}
 }
 
-/// Rejects a configuration that requires Kubernetes.
+/// Rejects `kubernetes.enabled = "on"`, because this build lacks the feature `kubernetes`.
 #[cfg(not(feature = "kubernetes"))]
 pub(super) fn find(
     config: &crate::config::Config,

@@ -5,8 +5,9 @@ use super::{
     Timings, Token,
 };
 
-/// Maximum number of pending acquisitions, of ended claims, and of revisions of one adoption. A
-/// read resolves all of them. If this limit drops a claim, the candidate waits for its expiry.
+/// Maximum number of pending acquisitions, of ended claims, and of revisions that an adopted
+/// acquisition may have in the store. A read of the document resolves all of them. If this limit
+/// drops a claim, the candidate waits for its expiry.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -153,7 +154,8 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Drops all claims, because their revisions are gone. A restored claim counts as foreign.
+    /// Drops all claims, because their revisions are gone. If a restore brings back one of these
+    /// claims, the claim counts as another candidate's claim.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();

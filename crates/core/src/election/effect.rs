@@ -33,7 +33,7 @@ pub enum Effect {
     Demote,
     /// Change the workload. Answer with [`Input::WorkloadGone`](super::Input::WorkloadGone).
     Workload(Order),
-    /// Record these values in the status directory, for the next process. No answer.
+    /// Record these values in the status directory, for the next process. Needs no answer.
     Remember {
         /// The newest claim that was sent.
         claim: Option<Claim>,
@@ -42,11 +42,11 @@ pub enum Effect {
         /// The longest lease duration seen, which the next process waits after a rollback.
         lease_longest: Duration,
     },
-    /// The role changed; log and count it. No answer.
+    /// The role changed; log and count the change. Needs no answer.
     Transition(Transition),
-    /// An event to report to humans. No answer.
+    /// An event to report to humans. Needs no answer.
     Notice(Notice),
-    /// Everything is done; exit. No answer.
+    /// The candidate has finished; exit. Needs no answer.
     Exit,
 }
 
@@ -227,7 +227,8 @@ pub enum Notice {
         /// Time since this candidate first saw the holder's last revision.
         silent: Duration,
     },
-    /// Took over immediately from a process on this status directory that has provably exited.
+    /// Took over immediately, because the previous process that used this status directory has
+    /// provably exited.
     Succeeded {
         /// Token of the exited process.
         token: Token,

@@ -129,7 +129,8 @@ impl Publication {
 
     /// Returns the reason for `role`, without a reason that explains only an earlier role.
     fn shown_reason(&self, role: Role, contender: &Contender) -> Option<Reason> {
-        // The content of the store still explains a follower after an outage.
+        // These two reasons come from the content of the store, so they remain true after an
+        // outage.
         let in_store = |it: &Reason| matches!(it, Reason::StoreRolledBack | Reason::Duplicate);
         let in_store = self.reason.filter(in_store);
         match (self.status.role, role) {

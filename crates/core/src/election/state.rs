@@ -60,9 +60,9 @@ impl CandidateState {
         }
     }
 
-    /// Makes the leader renew at once, unless a read shows the leader's claim with a revision that
-    /// the leader sent. Only a rejected renewal ends the claim, because the read may show an older
-    /// document.
+    /// Makes the leader renew immediately, unless a read shows the leader's claim with a revision
+    /// that the leader sent. Only a rejected renewal ends the claim, because the read may show an
+    /// older document.
     pub(super) fn verify(&mut self, found: &Found) {
         if let Some(tenure) = self.tenure_mut()
             && !matches!(found, Found::Lease(it) if tenure.holds(it) && tenure.sent(it.revision))

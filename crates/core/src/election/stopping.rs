@@ -1,5 +1,5 @@
 //! A step-down. After the end of authority, the release waits for the status files, the pod's label
-//! and the workload. Renewals continue meanwhile, so that no other candidate takes over.
+//! and the workload. Until the release, renewals continue, so that no other candidate takes over.
 
 use std::time::Duration;
 

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
-/// Maximum number of unresolved renewals in the filter; at the defaults, 18 are sent before the
-/// deadline. If the oldest is dropped, leadership may end, but a second leader cannot arise.
+/// Maximum number of unresolved renewals in the filter. With the default durations, a leader sends
+/// 18 renewals before its deadline. If the oldest renewal is dropped, leadership may end, but a
+/// second leader cannot arise.
 const RENEWALS_MAX: usize = 256;
 
 /// Maximum length of a slot. Leaders send renewals at the beginning of a slot, so that the servers
@@ -42,8 +43,8 @@ pub(super) enum RenewalReply {
 }
 
 impl Tenure {
-    /// Begins the tenure of an acknowledged write. Returns `None` if the write's reply shows no
-    /// holder.
+    /// Begins a tenure with the acknowledged write that acquired the lease. Returns `None` if the
+    /// reply to this write shows no holder.
     pub(super) fn begin(
         acquired: &Acquired,
         shared_clock_offset: Option<Duration>,
@@ -158,7 +159,8 @@ impl Tenure {
                 }
                 return RenewalReply::Extended(lease);
             }
-            // The document is now foreign. A read may predate this claim and prove nothing.
+            // The reply to a renewal shows that the document is now foreign. The reply to a read
+            // would not prove this, because the read may be older than this claim.
             Outcome::Applied(Found::Foreign(_)) => return RenewalReply::Rejected,
             Outcome::Rejected if self.renewals.is_newest(call) => return RenewalReply::Rejected,
             // A later renewal may have been applied first, so the later outcome decides.

@@ -13,7 +13,7 @@ const HEAD_LENGTH: usize = 256;
 const HEADERS_MAX: usize = 64 * 1024;
 const PATH_LENGTH_MAX: usize = 4096;
 
-/// Returns the interpreter or loader that `program` names, if no such file exists.
+/// Returns the interpreter or loader that `program` names, if that file does not exist.
 pub(super) fn missing(program: &Path) -> Option<PathBuf> {
     missing_with(program, &Handlers::of_kernel())
 }

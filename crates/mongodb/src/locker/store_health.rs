@@ -64,7 +64,7 @@ impl StoreHealth {
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
     }
 
-    /// Returns the failure that ends the attempt. A contender in the queue goes on waiting instead,
+    /// Returns the failure that ends the attempt. A contender in the queue keeps waiting instead,
     /// because an operator may be replacing its credentials.
     pub(super) fn refusal(&self, status: &LockStatus) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
@@ -97,8 +97,9 @@ impl StoreHealth {
         since.map(|since| since + patience)
     }
 
-    /// True if other contenders, not MongoDB, keep this contender from the lock. After failures for
-    /// `renew_deadline`, the known holders are outdated, because their calls may have failed too.
+    /// True if other contenders, not MongoDB, keep this contender from the lock. Once calls have
+    /// failed for `renew_deadline`, the known holders may be outdated, because their calls may have
+    /// failed as well.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,

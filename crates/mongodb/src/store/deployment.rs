@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A deployment, as its servers describe it. Candidates on different deployments would both lead.
 ///
 /// Replica sets are recognized by id, name and a common member, because a copy of a set's data has
-/// the id too. If all members moved at once, the set would look different.
+/// the id too. If all members were replaced at the same time, the set would look different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.

@@ -92,9 +92,9 @@ async fn expired(
 ) -> Result<BreakOutcome, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
-    // Entries of the first read that may still expire: not renewed, removed or expired since then.
-    // A holder whose work has ended is left out, because its minimum hold may be much longer than a
-    // lease duration.
+    // Entries of the first read that have not been renewed or removed since, and thus may still
+    // expire. A holder whose work has ended is left out, because its minimum hold may be much
+    // longer than a lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
     let holders = first.holders.iter().filter(|entry| !has_rest(entry));
     let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();

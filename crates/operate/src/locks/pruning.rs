@@ -18,7 +18,7 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
 enum Pruning {
-    /// Contains the age of the last success, if any, whose record was removed too.
+    /// The record of the last success, if any, was removed too. Contains its age.
     Pruned(Option<Duration>),
     /// The document already contains only its token.
     Bare,
@@ -205,7 +205,7 @@ async fn prune(
     if unused < unused_for {
         return Ok(Kept::used(unused));
     }
-    // If the lock is used meanwhile, its token rises, and this write matches nothing.
+    // If the lock was acquired after the read, its token is higher, and this write matches nothing.
     let seen = document.token;
     let send = || {
         let store = lock.store.clone();

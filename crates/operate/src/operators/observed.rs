@@ -239,8 +239,8 @@ impl Observed {
         self.documents.values()
     }
 
-    /// Returns the leases whose holder is in doubt or seems to be gone, and the free leases. Paused and
-    /// retired free leases are excluded, and leases that an outage hides.
+    /// Returns the leases whose holder may be gone or seems to be gone, and the free leases.
+    /// Excludes free leases that are paused or retired, and leases that an outage hides.
     pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &ObservedDocument> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
             Some(evidence) => evidence.is_doubtful(),

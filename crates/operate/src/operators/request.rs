@@ -288,7 +288,7 @@ impl<'a> PendingRequest<'a> {
             .session
             .candidates(&self.args.name, answered, self.note)
             .await?;
-        // The web page has no flags.
+        // Only requests from the web page set `seen`. A hint about a flag would not help there.
         let is_terminal = self.args.seen.is_none();
         let hint = is_terminal.then_some(" (--force: do not check)");
         let hint = hint.unwrap_or_default();
@@ -380,9 +380,9 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits for the effect of the request, at most for the timeout. Asks the candidates to report
-    /// shortly before the timeout, or immediately if the holder `is_silent`. After a resume, the
-    /// holder is asked immediately whether it still leads.
+    /// Waits for the effect of the request, at most until the timeout. Asks the candidates to
+    /// report shortly before the timeout, or immediately if the holder `is_silent`. After a resume,
+    /// the holder is asked immediately whether it still leads.
     async fn waited(
         &self,
         followed: &mut Followed,

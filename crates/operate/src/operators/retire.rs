@@ -58,7 +58,8 @@ async fn retired(
     if let Some(outcome) = unwritten(name, &lease) {
         return Ok(outcome);
     }
-    // Candidates are asked again after the watch, because a candidate may have started meanwhile.
+    // Candidates are asked again after the watch, because a candidate may have started during the
+    // watch.
     if !force && let Some(outcome) = answered(session, name).await? {
         return Ok(outcome);
     }

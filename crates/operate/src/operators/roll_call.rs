@@ -196,7 +196,7 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
     }
 }
 
-/// Waits for answers. If the wait takes longer than a second, notes what the command waits for.
+/// Waits for answers. After a second, reports what the command is waiting for.
 pub(super) async fn announced<T>(
     answers: impl Future<Output = T>,
     within: Duration,

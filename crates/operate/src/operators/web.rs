@@ -143,7 +143,8 @@ async fn follow(
         };
         let waited = clock::boot_now().since(began);
         if waited > CHECK + LATE_MIN {
-            // The missing answers of this time are no evidence against MongoDB.
+            // MongoDB may have answered during this time, but this process could not receive the
+            // answers.
             warn!(
                 waited_ms = millis(waited),
                 "this process did not run (stopped or suspended), reading the collection again"

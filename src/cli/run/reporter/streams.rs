@@ -23,8 +23,8 @@ pub(super) struct StreamLog {
     pub(super) wants_hints: bool,
 }
 
-/// Decides whether a failed change stream is logged. While other store calls fail too, only their
-/// failures are logged.
+/// Decides whether a failed change stream is logged. While other store calls fail as well, only the
+/// failures of those calls are logged.
 #[derive(Default)]
 struct StreamOutage {
     failing: bool,

@@ -124,7 +124,7 @@ impl Node {
         node
     }
 
-    /// Starts the next process on this candidate's status directory, in the same boot.
+    /// Starts the next process that uses this candidate's status directory, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
         self.successor_with(now, tunables())
     }

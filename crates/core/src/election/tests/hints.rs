@@ -24,8 +24,8 @@ fn reader(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     node
 }
 
-/// Advances both candidates to `until`, and answers each call at once. Returns the longest delay
-/// before `b` saw a renewal of `a`.
+/// Advances both candidates to `until`, and answers each call immediately. Returns the longest
+/// delay before `b` saw a renewal of `a`.
 pub(super) fn together(
     a: &mut Node,
     b: &mut Node,
@@ -83,7 +83,8 @@ fn an_estimate_that_is_out_of_phase_corrects_itself() {
     for (hurry, late) in [(at(100), 400), (at(101), 1_700), (at(102), 2_950)] {
         let (mut a, mut b, mut stored) = leader_and_reader();
         together(&mut a, &mut b, hurry, &mut stored);
-        // A new primary makes the leader renew at once. Later renewals keep this new phase.
+        // A new primary makes the leader renew immediately, which shifts the schedule of all later
+        // renewals.
         let renewed = hurry + millis(late);
         together(&mut a, &mut b, renewed, &mut stored);
         a.input(renewed, Input::PrimaryChanged);

@@ -35,7 +35,7 @@ impl Stored {
         self.lease_mut().revision = Revision::from_bytes([49 + self.others_writes; 16]);
     }
 
-    /// Removes the holder, as a release of another candidate does.
+    /// Removes the holder, as a release by another candidate does.
     pub(super) fn vacate(&mut self) {
         self.lease_mut().holder = None;
         self.rewrite();

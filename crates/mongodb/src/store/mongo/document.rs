@@ -351,7 +351,7 @@ fn acquire(
     (filter, update)
 }
 
-/// Matches this candidate's claim at any revision that the candidate has sent.
+/// Matches this candidate's claim with any revision that the candidate has sent.
 fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));

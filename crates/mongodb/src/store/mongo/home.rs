@@ -121,8 +121,8 @@ impl Home {
         self.uri.is_none() || self.is_refused(uri)
     }
 
-    /// Records a primary's report to a monitor. A report of the verified primary updates the
-    /// members. Any other primary must be verified before the driver uses it.
+    /// Records a report that a monitor received from a primary. A report from the verified primary
+    /// updates the members. Any other primary must be verified before the driver uses it.
     pub(super) fn observe(
         &mut self,
         client: u64,

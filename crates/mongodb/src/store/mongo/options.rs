@@ -20,7 +20,7 @@ pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[non_exhaustive]
 pub enum WatchMode {
     /// The candidate follows hints if the holder writes hints, otherwise a change stream. While the
-    /// deployment is busy, the candidate creates the collection of hints, as its role allows.
+    /// deployment is busy, the candidate creates the collection of hints if its role permits this.
     #[default]
     Auto,
     /// The candidate follows hints and creates their collection, or polls if hints cannot be used.

@@ -168,7 +168,8 @@ impl StoreProbe {
         })
     }
 
-    /// Reads the lease document, if any. With `confirm`, uses the read concern of confirming reads.
+    /// Reads the lease document, if any. With `confirm`, the read is linearizable, like a
+    /// candidate's confirming read.
     pub async fn read(&self, confirm: bool) -> Result<(), Failure> {
         let read = self.read_lease(doc! { "_id": 1 }, confirm);
         read.await.map(drop)

@@ -1,4 +1,4 @@
-//! Errors that mean a refused write, with their names and remedies.
+//! Errors of refused writes, with their names and remedies.
 
 use mongodb::error::Error;
 

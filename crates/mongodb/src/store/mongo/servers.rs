@@ -94,7 +94,8 @@ pub(super) enum Cause {
     Resolving(BootTime),
     /// Duration of the last look-up of the server's name.
     Resolved(Duration),
-    /// The server closes connections before it reads anything, because it has too many.
+    /// The server has too many connections, so it closes each new connection without reading from
+    /// it.
     Full,
 }
 

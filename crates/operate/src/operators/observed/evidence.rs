@@ -20,23 +20,23 @@ pub(crate) struct Silence {
     pub(super) recovery: Recovery,
 }
 
-/// The holder after an outage of MongoDB that ended at `since`. During the outage, the holder may
-/// have been unable to renew.
+/// Renewals of a holder since the last outage of MongoDB, which may have kept the holder from
+/// renewing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Recovery {
     /// There was no outage, or the holder has renewed since the outage.
     #[default]
     Complete,
-    /// The first renewal was read after the outage, and may be older than the outage.
+    /// One renewal was read after the outage, but the holder may have sent it before the outage.
     Renewed,
-    /// No renewal was read since the time before the outage.
+    /// No renewal has been read since the outage began.
     Unrenewed,
 }
 
 /// Smallest clock difference that is shown, in milliseconds.
 pub(crate) const SKEW_MIN: i64 = 1_000;
-/// Time without a renewal after which a date in the future no longer counts: longer than the default
-/// renewal interval. A shorter lease duration has a shorter interval.
+/// A last renewal that is dated in the future counts as evidence only for this time, which exceeds
+/// the default renewal interval. The time is shorter for a short lease duration.
 const MISDATED_AFTER: Duration = Duration::from_secs(4);
 /// A renewal during an outage of at most this time counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
@@ -182,8 +182,8 @@ impl Silence {
         let renewed = self.revision != revision;
         if renewed || after_outage && !was_gone {
             *self = Self {
-                // A renewal from the time of an outage may be old, and the holder may have stopped
-                // since then. The server may apply this renewal just after the outage.
+                // The server may apply a renewal just after the outage although the holder sent it
+                // earlier and has stopped since.
                 renewal_seen: renewed && !after_outage && self.recovery == Recovery::Complete,
                 recovery: match renewed {
                     _ if !after_outage => Recovery::Complete,
@@ -203,8 +203,9 @@ impl Silence {
         };
     }
 
-    /// Records an outage that began at `from`, and keeps the evidence from before the outage. The
-    /// outage may turn out to have begun earlier, so that the evidence from then counts.
+    /// Records an outage that began at `from`, and keeps the evidence from before the outage. If a
+    /// later call shows that the outage began earlier, the evidence from that earlier time replaces
+    /// this evidence.
     pub(super) fn hide(&mut self, from: BootTime, is_gone: bool) {
         if self.blind_since.is_none_or(|since| from < since) {
             (self.blind_since, self.was_gone) = (Some(from), is_gone);

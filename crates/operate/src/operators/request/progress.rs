@@ -101,7 +101,8 @@ impl Progress {
         let found = lease.roll_call.as_ref().map(|call| call.id);
         self.is_called |= found.is_some() && found == self.roll_call.map(ActionId::bytes);
         // A renewal does not prove that a holder from before the pause still leads, because a
-        // holder that steps down renews until it releases the lease. Its answer to a roll call does.
+        // holder that steps down renews until it releases the lease. An answer of the holder to a
+        // roll call proves that it does.
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Pause if !paused => {
@@ -227,7 +228,7 @@ impl Progress {
             ("transferred", Some(other)) if other != to => {
                 format!(": {former} was already applying an earlier transfer to {other}")
             }
-            // Without a view of the reservation, either transfer may have been applied.
+            // If the reservation was not seen, either transfer may have been applied.
             ("transferred", None) if earlier.is_some_and(|it| it != to.as_str()) => {
                 format!(", not {to}")
             }

@@ -416,7 +416,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
         (
             Cancel,
             requested("step_down", None, 6),
-            // No change needs to be seen.
+            // The outcome is certain without an observed change.
             vec![requested("step_down", None, 6)],
             "Done: request withdrawn; it had no effect",
         ),

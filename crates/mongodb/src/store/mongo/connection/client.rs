@@ -238,7 +238,8 @@ impl Deployment {
             .is_some()
     }
 
-    /// Discards a failed client if its connection string has changed or if the client is `useless`.
+    /// After a failure, discards the client if its connection string has changed, or if `useless`
+    /// is true.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let Some(known) = self.current() else {
             return;

@@ -307,7 +307,8 @@ impl Deployment {
             while let Some(home) = in_use(&deployment, number) {
                 if seeds.stranger(&home, &primary).is_some() {
                     if let Some(deployment) = deployment.upgrade() {
-                        // The next call verifies the primary again, and fails.
+                        // The next call verifies the primary again, and fails because of the other
+                        // deployment.
                         lock(&deployment.home).doubt(number);
                         deployment.primary_changed();
                     }

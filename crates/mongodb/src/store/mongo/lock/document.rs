@@ -110,7 +110,8 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the newest owner of each slot. If the slot is free, the owner gets it again.
+/// Returns the last owner of each slot. An owner that returns gets the same slot if no other
+/// contender holds the slot.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);
@@ -162,7 +163,7 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),
-        // Without a slot, the owner takes one.
+        // If a holder's entry has no slot, the holder's next renewal assigns a free slot.
         slot: number(fields, "slot").filter(|slot| *slot < SLOTS_MAX),
         min_hold: min_hold(fields, now),
         work_done: work_done(fields),

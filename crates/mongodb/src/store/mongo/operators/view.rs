@@ -130,7 +130,7 @@ impl LiveView {
         self.last_answer.clone()
     }
 
-    /// Returns the next event, never `None`. Cancel-safe.
+    /// Returns the next event, never `None`. Cancel safe.
     pub async fn next(&mut self) -> Option<ViewEvent> {
         self.events.recv().await
     }
