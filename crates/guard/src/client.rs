@@ -8,8 +8,8 @@
 //!
 //! **Failures.**
 //!
-//! - Daemon killed, frozen, or out of memory: the guard sends the stop signal (immediately if the
-//!   daemon is gone), and SIGKILL at the last deadline.
+//! - Daemon killed, frozen, or out of memory: the guard sends the stop signal when the authority
+//!   ends (immediately if the daemon is gone), and SIGKILL at the kill time of the newest order.
 //! - Guard killed: the kernel ends CMD's leader, and the daemon ends the other processes.
 //! - Guard frozen: the daemon kills the guard 100 ms after the deadline, and then CMD's processes.
 //! - Guard and daemon both killed: the kernel ends CMD's leader, but its descendants survive.

@@ -45,8 +45,9 @@ runs, the command is stopped before another process can hold the lock.
 
 Signals: after TERM, INT, QUIT, HUP or another signal that ends a process by default, leasehold sends workload.stop_signal \
 to the command, which has workload.stop_grace to end while the lock is renewed. A second signal 1s or more after the first kills the command. Without a command the \
-lock is held until standard input closes; after a signal, for workload.stop_grace at most. leasehold exits with 64 if standard input is \
-already at its end, as with /dev/null, or is a terminal and the job runs in the background.
+lock is held until standard input closes; after a signal, for workload.stop_grace at most. Also without a \
+command, leasehold exits with 64 if standard input is already at its end, as with /dev/null, or if standard input is a terminal and leasehold \
+runs in the background.
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused a resource that leasehold or \
 the command needs, 75 not acquired, 76 lost while the command ran, or its leftover processes were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \

@@ -44,7 +44,8 @@ use leasehold_core::election::{Notice, ResourceName, Status, Transition};
 use leasehold_metrics::Metrics;
 use leasehold_status::render::Identification;
 
-/// Interval between repeated writes of a correct label, which another client may have changed.
+/// Interval at which the daemon writes its label again, because another client may have changed the
+/// label.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The daemon's handle on the label and the Events. Clones share their state.

@@ -270,7 +270,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_lock_last_success_age_seconds",
-                "Time since the last success of a key of lock --once-per, by the clock of MongoDB; the 16 newest keys.",
+                "Time since the last success that lock --once-per recorded under this key, by the clock of MongoDB; for the 16 newest keys.",
             ),
             ["lock", "key"],
             successes,

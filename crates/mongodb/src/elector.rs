@@ -109,8 +109,9 @@ impl ElectorBuilder {
         Self::with(options, false)
     }
 
-    /// Creates a candidate whose surfaces run its workload. The surfaces apply
-    /// [`Surfaces::workload`], and send [`Input::WorkloadGone`] when the workload has exited.
+    /// Creates a candidate whose surfaces run its workload. The surfaces must
+    /// carry out each order that [`Surfaces::workload`] receives, and send
+    /// [`Input::WorkloadGone`] when the workload has exited.
     pub fn supervising(options: ElectorOptions) -> Self {
         Self::with(options, true)
     }

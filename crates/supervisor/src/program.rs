@@ -48,7 +48,8 @@ impl Program {
         ]
     }
 
-    /// Runs a short command, and returns why it failed. Keeps a command that survives SIGKILL.
+    /// Runs a short command, and returns why it failed. A command that survives SIGKILL is kept in
+    /// `left`.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],

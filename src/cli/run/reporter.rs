@@ -210,7 +210,7 @@ impl Reporter {
             Notice::Foreign { why } => foreign(lease, why),
             Notice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lease, holder = %identity, lease_duration_ms = millis,
-                "holder declares an out-of-range lease duration (1s to 1h); waiting for 1h"
+                "holder declares a lease duration outside 1s to 1h; treating it as 1h"
             ),
             Notice::BackingOff { wait } => warn!(
                 %lease, wait_ms = millis(*wait),

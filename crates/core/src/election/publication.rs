@@ -216,8 +216,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// Records a claim that may be stored, so that the next process can prove this process's exit.
-    /// `None` removes the record.
+    /// Records the claim that the lease document may contain, so that the next process can prove
+    /// that this process has exited. `None` removes the record.
     pub(super) fn set(&mut self, claim: Option<Claim>, view: &LeaseView) -> Effect {
         *self = Self::new(claim, view);
         Effect::Remember {

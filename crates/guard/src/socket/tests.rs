@@ -66,7 +66,8 @@ fn listening() -> (tempfile::TempDir, Arc<GuardSocket>) {
     )
 }
 
-/// Starts a command through a new connection. Returns the guard's end and the order.
+/// Starts a command through a new connection. Returns the command, the guard's
+/// side of the connection, and the order that the guard received.
 async fn started(
     socket: &Arc<GuardSocket>,
     container: &Container,

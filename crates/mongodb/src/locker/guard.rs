@@ -123,8 +123,8 @@ impl Lock {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits at most `wait` until the lock is granted. Then leaves the queue, waits up to two
-    /// `operation_timeout`s for MongoDB, and fails.
+    /// Waits at most `wait` for the lock. If the lock is not granted by then, leaves the queue, waits
+    /// up to two `operation_timeout`s for MongoDB, and fails.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
         self.within(wait, false).await
     }

@@ -286,9 +286,9 @@ async fn credentials(installation: &Installation) -> Checked {
             let (users, roles) = (login.users.join(", "), login.roles.join(", "));
             Ok(Finding::ok(format!("logged in as {users}, roles: {roles}")))
         }
-        Err(failure) if lacks_right(&failure) => {
-            Ok(Finding::ok("no user; the server requires one"))
-        }
+        Err(failure) if lacks_right(&failure) => Ok(Finding::ok(
+            "no user in the URI, but the server requires one: see the permission checks",
+        )),
         Err(failure) => Err(failure.into()),
     }
 }

@@ -337,7 +337,8 @@ fn states(observed: &Observed) -> BTreeMap<String, HolderStates> {
     named.collect()
 }
 
-/// Returns `None` while MongoDB does not answer, because an outage changes no document.
+/// Returns `None` while MongoDB does not answer. The caller then keeps the previous states, because
+/// an outage is not a change of the document.
 fn states_of(seen: &ObservedDocument, now: BootTime) -> Option<HolderStates> {
     let holders = seen.holders(now).map(|evidence| evidence.liveness);
     let states = holders.map(|it| (it != Liveness::Unseen).then(|| it.as_str()));

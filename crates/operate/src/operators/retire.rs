@@ -134,7 +134,7 @@ async fn renewed(
 ) -> Option<CommandOutcome> {
     let (holder, lasts) = (lease.holder.as_ref()?, lease.lease_duration()?);
     say(&format!(
-        "lease {name}: {} is recorded as the holder; watching for up to {} whether the holder renews",
+        "lease {name}: {} is recorded as the holder; waiting up to {} to see if the holder renews",
         holder.identity,
         short(lasts)
     ));

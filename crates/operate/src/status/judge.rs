@@ -73,7 +73,7 @@ impl Judgement {
         self.verdict == FileVerdict::NotLeader && !self.is_fresh()
     }
 
-    /// Returns the reason why the file's contents are not trusted, with its duration.
+    /// Returns the reason why the file's contents are not trusted, and how long ago that began.
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;
         Some(match self.lasted {

@@ -385,7 +385,7 @@ fn after_two_losses_by_deadline_others_go_first() {
     assert_eq!(a.times_leader(), 2);
     a.run(lost_from + seconds(23), &mut stored);
     assert_ne!(a.role(), Role::Leader);
-    // The candidate still leads within the declared duration (I10).
+    // Despite the back-off, the candidate leads again within the bound of I10.
     a.run(lost_from + seconds(34), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }

@@ -3,8 +3,9 @@
 use super::harness::*;
 use crate::election::*;
 
-/// The head start, and the longest random delay after the head start.
+/// The head start of the standby, in milliseconds.
 const HEAD_START: u64 = 50;
+/// The longest random delay after the head start, in milliseconds.
 const SPREAD: u64 = 40;
 
 fn standing_by(name: &str, now: BootTime, stored: &mut Stored) -> Node {
