@@ -415,7 +415,7 @@ impl Surfaces for Recorder {
 
     fn answered(&mut self, answered: &AnsweredCall) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_done = ["applied", "acknowledged"].contains(&answered.outcome);
+        let is_done = ["applied", "primary_only"].contains(&answered.outcome);
         seen.released |= answered.operation == "release" && is_done;
         if let Some(failure) = &answered.failure {
             seen.failure = Some(failure.to_string());

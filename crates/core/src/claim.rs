@@ -58,9 +58,9 @@ impl<E> Outbox<E> {
 pub enum Outcome<F = Found> {
     /// Acknowledged by a majority. Contains the document that the call wrote or read.
     Applied(F),
-    /// Acknowledged by the primary alone, so the write may be rolled back. Only a release for a
-    /// named successor is answered in this way.
-    Acknowledged,
+    /// Applied by the primary, but perhaps by no other member, so the write may be rolled back. Only
+    /// a release for a named successor is answered in this way.
+    PrimaryOnly,
     /// The filter did not match; for a create, the document already exists.
     Rejected,
     /// The call was provably never sent.

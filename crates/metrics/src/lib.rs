@@ -48,7 +48,7 @@ pub const OPERATIONS: [&str; 9] = [
 ];
 
 /// All values of the label `outcome`.
-pub const OUTCOMES: [&str; 5] = ["applied", "acknowledged", "rejected", "failed", "unknown"];
+pub const OUTCOMES: [&str; 5] = ["applied", "primary_only", "rejected", "failed", "unknown"];
 
 /// Seconds. A renewal takes 2–4 ms on a healthy set, the default of `operation_timeout` is 3 s, and
 /// the driver waits for at most 30 s.

@@ -141,7 +141,7 @@ impl<F: Send + 'static> InFlight<F> {
 fn name_of<F>(outcome: &Outcome<F>) -> &'static str {
     match outcome {
         Outcome::Applied(_) => "applied",
-        Outcome::Acknowledged => "acknowledged",
+        Outcome::PrimaryOnly => "primary_only",
         Outcome::Rejected => "rejected",
         Outcome::Failed => "failed",
         Outcome::Unknown => "unknown",

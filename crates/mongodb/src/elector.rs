@@ -227,7 +227,8 @@ impl Elector {
     }
 
     /// Waits until the candidate has finished. Cancel safe. Later calls return the same result.
-    /// Fails if the lease may be held until it expires, or if the candidate failed.
+    /// Fails if the release was not acknowledged, so that the lease may be held until it expires, or
+    /// if the candidate failed.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),

@@ -13,7 +13,7 @@ use crate::state::{Operation, State};
 pub(crate) enum Outcome {
     Applied,
     /// The primary alone acknowledged the write, so it may be rolled back.
-    Acknowledged,
+    PrimaryOnly,
     Rejected,
     /// The call was provably never sent.
     Failed,
@@ -24,7 +24,7 @@ impl Outcome {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Applied => "applied",
-            Self::Acknowledged => "acknowledged",
+            Self::PrimaryOnly => "primary_only",
             Self::Rejected => "rejected",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
@@ -34,7 +34,7 @@ impl Outcome {
     fn named(name: &str) -> Result<Self, String> {
         let all = [
             Self::Applied,
-            Self::Acknowledged,
+            Self::PrimaryOnly,
             Self::Rejected,
             Self::Failed,
             Self::Unknown,

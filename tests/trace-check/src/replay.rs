@@ -83,7 +83,7 @@ impl Machine for Election {
         };
         let (outcome, found) = match outcome {
             election::Outcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
-            election::Outcome::Acknowledged => (Outcome::Acknowledged, None),
+            election::Outcome::PrimaryOnly => (Outcome::PrimaryOnly, None),
             election::Outcome::Rejected => (Outcome::Rejected, None),
             election::Outcome::Failed => (Outcome::Failed, None),
             election::Outcome::Unknown => (Outcome::Unknown, None),
@@ -181,7 +181,7 @@ impl Machine for LockContender {
         };
         let (outcome, found) = match outcome {
             lock::LockOutcome::Applied(found) => (Outcome::Applied, Some(found.clone().into())),
-            lock::LockOutcome::Acknowledged => (Outcome::Acknowledged, None),
+            lock::LockOutcome::PrimaryOnly => (Outcome::PrimaryOnly, None),
             lock::LockOutcome::Rejected => (Outcome::Rejected, None),
             lock::LockOutcome::Failed => (Outcome::Failed, None),
             lock::LockOutcome::Unknown => (Outcome::Unknown, None),

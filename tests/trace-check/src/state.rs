@@ -107,6 +107,10 @@ impl Operation {
         }
     }
 
+    pub(crate) fn is_release(&self) -> bool {
+        matches!(self, Self::Lease(election::Operation::Release { .. }))
+    }
+
     pub(crate) fn is_read(&self) -> bool {
         match self {
             Self::Lease(operation) => matches!(operation, election::Operation::Read { .. }),

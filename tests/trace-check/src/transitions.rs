@@ -298,8 +298,10 @@ fn untimely(made: &Made<'_>, times: &Times, states: &[&State], seen: &[State]) -
             };
             Some(format!("shows a document {when}: {found:?}"))
         }
-        // Skip creations, because a document that exists only on a deposed primary can reject them.
-        (Outcome::Rejected, false) if !call.operation.is_creation() => {
+        // A document that exists only on a deposed primary can reject creations and releases.
+        (Outcome::Rejected, false)
+            if !call.operation.is_creation() && !call.operation.is_release() =>
+        {
             let mut then = (0..states.len()).filter(|state| times.may_show(*state, sent, answered));
             let rejected = then.any(|state| !explained::matches(made, states[state]));
             let what = "was rejected, but its filter matches each document of that time";

@@ -16,6 +16,8 @@ pub(super) struct OpenClaims {
     /// Acquisitions of unknown outcome. If stored, they are adopted or released.
     pub(super) pending: Vec<Attempt>,
     pub(super) ended: Vec<EndedClaim>,
+    /// The ended claim whose release only the primary has acknowledged, until a read confirms it.
+    pub(super) unconfirmed: Option<Claim>,
 }
 
 /// The claim of the status directory's previous process, which has provably exited. This process
@@ -154,11 +156,19 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
+    /// Returns the claim whose release only the primary had acknowledged, if the lease no longer
+    /// names this claim.
+    pub(super) fn confirm_release(&mut self, lease: &Lease) -> Option<Claim> {
+        self.unconfirmed
+            .take_if(|claim| lease.claim() != Some(*claim))
+    }
+
     /// Drops all claims, because their revisions are gone. If a restore brings back one of these
     /// claims, the claim counts as another candidate's claim.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
+        self.unconfirmed = None;
     }
 
     /// Drops claims that another acquisition superseded. Returns true if `recorded` was dropped.

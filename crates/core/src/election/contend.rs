@@ -156,7 +156,6 @@ impl Contender {
     }
 
     fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
-        self.reads.released = None;
         if let Found::Lease(lease) = &found {
             if self.claims.forget_superseded(lease, self.record.claim) {
                 turn.effects.push(self.record.set(None, &self.view));
@@ -196,6 +195,11 @@ impl Contender {
             let session = self.me.session;
             turn.effects.notice(Notice::Duplicate { session });
             self.me.session = Session::random(turn.random);
+        }
+        if let Found::Lease(lease) = &found
+            && let Some(claim) = self.claims.confirm_release(lease)
+        {
+            self.released(claim, turn);
         }
         self.observe(found, turn);
         duplicate

@@ -168,7 +168,7 @@ impl Tenure {
             Outcome::Unknown if planted!(UnknownAsApplied) => self.applied(call),
             // A failure or an unknown outcome does not extend authority (I7).
             Outcome::Failed => self.retry(call, false, retry_at),
-            Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown => {
+            Outcome::Applied(_) | Outcome::PrimaryOnly | Outcome::Unknown => {
                 self.retry(call, !planted!(UnknownAsFailed), retry_at);
             }
         }

@@ -97,7 +97,7 @@ impl ClaimWrites {
 
     pub(super) fn record(&mut self, call: CallId, outcome: &LockOutcome) {
         match outcome {
-            LockOutcome::Applied(_) | LockOutcome::Acknowledged | LockOutcome::Unknown => {
+            LockOutcome::Applied(_) | LockOutcome::PrimaryOnly | LockOutcome::Unknown => {
                 self.open(call)
             }
             LockOutcome::Rejected => self.sent.settle(call, WriteState::Rejected),

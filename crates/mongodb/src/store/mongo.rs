@@ -154,7 +154,7 @@ impl MongoStore {
         }
         // Another product may apply writes in another order.
         let released = match deployment.other_product() {
-            None => shared.hints.announced(&operation),
+            None => shared.hints.announce(&operation),
             Some(_) => None,
         };
         let updated = match released {
@@ -176,7 +176,7 @@ impl MongoStore {
                 .leave(deployment, &shared.lease, released.clone());
         }
         match released {
-            Some(_) => Ok(Outcome::Acknowledged),
+            Some(_) => Ok(Outcome::PrimaryOnly),
             None => Ok(Outcome::Applied(shared.found(Some(document)))),
         }
     }

@@ -218,7 +218,7 @@ impl LockCalls<'_> {
                 (LockOutcome::Applied(_), _) => return Ok(WriteResult::Applied),
                 (LockOutcome::Rejected, None) => return Ok(WriteResult::Rejected),
                 // If the server refused this write, the server will not apply it later.
-                (LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown, None)
+                (LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown, None)
                     if is_final =>
                 {
                     return Err(OperatorError::Store { doing, failure });
@@ -229,7 +229,7 @@ impl LockCalls<'_> {
                     }
                     continue;
                 }
-                (LockOutcome::Acknowledged | LockOutcome::Unknown, _) => failure,
+                (LockOutcome::PrimaryOnly | LockOutcome::Unknown, _) => failure,
                 (LockOutcome::Rejected | LockOutcome::Failed, Some(unknown)) => unknown,
             };
             let reread = match self.document(true, deadline).await {

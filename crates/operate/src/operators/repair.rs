@@ -152,10 +152,10 @@ pub(super) fn written(
         Acted::Applied(()) => Ok(true),
         Acted::Rejected => Ok(false),
         // If the server refused this write, the server will not apply it later.
-        Acted::Acknowledged | Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
+        Acted::PrimaryOnly | Acted::Unknown if failure.retry != RetryPolicy::Reconfigure => {
             Err(OperatorError::unknown_lease(name, failure))
         }
-        Acted::Acknowledged | Acted::Unknown | Acted::Failed => {
+        Acted::PrimaryOnly | Acted::Unknown | Acted::Failed => {
             Err(OperatorError::Store { doing, failure })
         }
     }

@@ -336,7 +336,7 @@ impl<'a> PendingRequest<'a> {
                     let (doing, failure) = (DOING, refused.clone());
                     return Err(OperatorError::Store { doing, failure });
                 }
-                (Acted::Acknowledged | Acted::Unknown, failure) => unknown = failure.clone(),
+                (Acted::PrimaryOnly | Acted::Unknown, failure) => unknown = failure.clone(),
                 (Acted::Rejected | Acted::Failed, _) => {}
             }
             if unknown.is_none() {

@@ -93,7 +93,7 @@ impl<'a> Index<'a> {
                 (Err(why), _) => why,
                 (
                     Ok(()),
-                    outcome @ (Outcome::Applied | Outcome::Acknowledged | Outcome::Unknown),
+                    outcome @ (Outcome::Applied | Outcome::PrimaryOnly | Outcome::Unknown),
                 ) => {
                     able += 1;
                     match (is_used(number), outcome) {

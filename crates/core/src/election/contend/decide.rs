@@ -79,7 +79,8 @@ impl Contender {
     /// Acquires the lease if a hint announces a release that reserves the lease for this candidate.
     /// If the hint is false, or the release was rolled back, the acquisition is rejected.
     fn announced(&self, lease: &Lease, now: BootTime) -> Option<Decision> {
-        let released = self.reads.released.as_ref()?;
+        let announced = self.reads.announced.as_ref().filter(|it| !it.tried);
+        let released = &announced?.released;
         let for_this = released.reserved_for == self.me.identity;
         let is_new = released.revision != lease.revision;
         if !for_this || !is_new || lease.claim() != Some(released.claim) {

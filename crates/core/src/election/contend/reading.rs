@@ -1,5 +1,7 @@
 //! Reads of the document. A rollback must be confirmed by a linearizable read.
 
+use std::time::Duration;
+
 use super::Contender;
 use super::phase::{RenewalPhase, renewal_interval};
 use crate::claim::{ReadSchedule, Rollback, Turn, earliest};
@@ -13,12 +15,21 @@ use crate::election::{
 pub(crate) struct LeaseReads {
     following: Following,
     pub(super) schedule: ReadSchedule<StreamCheck>,
-    /// The release that a hint announced, until the view changes.
-    pub(super) released: Option<Released>,
+    /// The release that a hint announced, until a read shows it.
+    pub(super) announced: Option<AnnouncedRelease>,
     looked_at: BootTime,
     /// Instant at which the store counts as unreachable; `None` before its first answer. A reload
     /// does not shorten this time, because the stream still reports at the previous pace.
     pub(crate) answers_until: Option<BootTime>,
+}
+
+/// A release that a hint announced. The hint may be false.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct AnnouncedRelease {
+    pub(super) released: Released,
+    since: BootTime,
+    /// True if this candidate has tried to acquire the lease.
+    pub(super) tried: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,9 +80,40 @@ impl LeaseReads {
                 behind: true,
                 ..ReadSchedule::default()
             },
-            released: None,
+            announced: None,
             looked_at: now,
             answers_until: None,
+        }
+    }
+
+    /// Records an announced release, and schedules a read. A majority may have the release only
+    /// later, and the candidate that the lease is reserved for acquires first.
+    fn announce(&mut self, released: Released, now: BootTime) {
+        if self
+            .announced
+            .as_ref()
+            .is_none_or(|known| known.released != released)
+        {
+            self.announced = Some(AnnouncedRelease {
+                released,
+                since: now,
+                tried: false,
+            });
+        }
+        self.schedule.read_at(now + HEAD_START);
+    }
+
+    /// Reads again at growing intervals, for at most `longest`, until the announced release shows.
+    fn await_release(&mut self, lease: Option<&Lease>, longest: Duration, now: BootTime) {
+        let Some(announced) = &self.announced else {
+            return;
+        };
+        let waited = now.since(announced.since);
+        let is_held = lease.and_then(Lease::claim) == Some(announced.released.claim);
+        if is_held && waited < longest {
+            self.schedule.read_at(now + waited.max(HEAD_START));
+        } else {
+            self.announced = None;
         }
     }
 
@@ -288,6 +330,7 @@ impl Contender {
             reads.schedule.behind = false;
             phase.shows(lease, renewal_interval(lease, self.me.timings()), turn.now);
         }
+        reads.await_release(lease, self.me.timings().retry_interval(), turn.now);
         if contends && (!reads.following.is_open() || matches!(read.found, Found::Foreign(_))) {
             reads.schedule.read_at(self.me.retry_at(turn));
         }
@@ -367,11 +410,9 @@ impl Contender {
             Watch::Alive | Watch::Changed(_) => {}
             // The view stays usable, because a flood of false hints must not block the candidate.
             Watch::Hint => reads.schedule.read_at(now),
-            Watch::Released(_) if leads => {}
+            Watch::Released(_) if leads => reads.schedule.read_at(now),
             Watch::Released(released) => {
-                reads.released = Some(released);
-                // A majority may have the release only later, and the reserved candidate goes first.
-                reads.schedule.read_at(now + HEAD_START);
+                reads.announce(released, now);
                 self.contact(now);
                 return None;
             }

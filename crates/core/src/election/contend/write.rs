@@ -90,8 +90,9 @@ impl Contender {
         from: Predecessor,
         turn: &mut Turn<'_>,
     ) {
-        // Tried once: if the hint was false, the next read shows the lease.
-        self.reads.released = None;
+        if let Some(announced) = &mut self.reads.announced {
+            announced.tried = true;
+        }
         let timings = *self.me.timings();
         let (claim, revision) = (Claim::random(turn.random), Revision::random(turn.random));
         let acquisition = Acquisition {
@@ -204,7 +205,7 @@ impl Contender {
             }
             (
                 WriteInFlight::Acquiring { attempt, .. },
-                Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown,
+                Outcome::Applied(_) | Outcome::PrimaryOnly | Outcome::Unknown,
             ) => {
                 self.claims.add_pending(attempt);
                 self.retry_write(turn);
@@ -237,7 +238,7 @@ impl Contender {
                 WriteInFlight::Adopting {
                     attempt, revision, ..
                 },
-                Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown,
+                Outcome::Applied(_) | Outcome::PrimaryOnly | Outcome::Unknown,
             ) => {
                 self.claims.extend_pending(attempt.claim, revision);
                 self.retry_write(turn);
@@ -246,10 +247,16 @@ impl Contender {
                 self.released(claim, turn);
                 self.observe_written(found, turn);
             }
-            (WriteInFlight::Releasing { claim, .. }, Outcome::Acknowledged) => {
-                self.released(claim, turn);
+            (WriteInFlight::Releasing { claim, .. }, Outcome::PrimaryOnly) => {
+                match self.shutdown.requested {
+                    true => self.released(claim, turn),
+                    // Released again if a read shows that the release was rolled back.
+                    false => self.claims.unconfirmed = Some(claim),
+                }
                 self.view.note_release(claim);
-                // By then, the successor has usually acquired the lease.
+                // The reply to a read in flight may predate the release. In a head start, the successor
+                // has usually acquired the lease.
+                self.reads.schedule.in_flight = None;
                 self.reads.read_before_write(turn.now + HEAD_START);
             }
             (WriteInFlight::Releasing { claim, .. }, Outcome::Rejected) => {
@@ -257,7 +264,7 @@ impl Contender {
                 self.reads.fall_behind(turn.now);
             }
             (_, Outcome::Failed)
-            | (WriteInFlight::Creating { .. }, Outcome::Acknowledged)
+            | (WriteInFlight::Creating { .. }, Outcome::PrimaryOnly)
             | (
                 WriteInFlight::Creating { .. } | WriteInFlight::Releasing { .. },
                 Outcome::Unknown,
@@ -266,7 +273,7 @@ impl Contender {
         AfterWrite::Nothing
     }
 
-    fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
+    pub(super) fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
         self.claims.remove_ended(claim);
         if self.record.claim == Some(claim) {
             // The record must no longer name the claim, because a restored document may contain
@@ -310,7 +317,7 @@ impl Contender {
             {
                 self.reads.late_reply(now);
             }
-            Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Unknown => {}
+            Outcome::Applied(_) | Outcome::PrimaryOnly | Outcome::Unknown => {}
         }
     }
 }

@@ -31,14 +31,21 @@ fn an_announced_release_is_acquired_without_a_read() {
 }
 
 #[test]
-fn the_other_candidates_read_after_the_head_start() {
+fn the_other_candidates_read_from_the_head_start_until_the_release_shows() {
     let (mut a, mut b, mut stored) = leader_and_reader();
+    let mut before = stored.clone();
     let claim = stored.lease().claim().expect("held");
     a.release(at(2), Input::Shutdown, &mut stored);
     b.input(at(2), announcement(claim, stored.lease().revision, "c"));
     assert_eq!(b.waiting(), [""; 0]);
-    assert_eq!(b.wake(), at(2) + millis(READ_AFTER));
-    assert_eq!(b.waiting(), ["read"]);
+    for late in [READ_AFTER, 2 * READ_AFTER, 4 * READ_AFTER] {
+        assert_eq!(b.wake(), at(2) + millis(late));
+        assert_eq!(b.waiting(), ["read"]);
+        // No majority has the release yet.
+        b.answer(at(2) + millis(late), &mut before);
+    }
+    b.run(at(2) + millis(8 * READ_AFTER), &mut stored);
+    assert!(b.leads(b.now()), "{:?}", b.sent);
 }
 
 #[test]
@@ -83,7 +90,7 @@ fn a_release_that_only_the_primary_acknowledged_ends_the_claim() {
         a.demote(at(2), input);
         assert_eq!(a.waiting(), ["release"]);
         let (call, _) = a.perform(&mut stored);
-        a.reply(at(2), call, Outcome::Acknowledged);
+        a.reply(at(2), call, Outcome::PrimaryOnly);
         assert!(!a.leads(at(2)));
         assert_eq!(a.exited, exits);
         if exits {
@@ -91,10 +98,11 @@ fn a_release_that_only_the_primary_acknowledged_ends_the_claim() {
         }
         assert_eq!(a.wake(), at(2) + millis(READ_AFTER));
         assert_eq!(a.waiting(), ["read"]);
-        // After a rollback, the claim is not used again.
+        // The release was rolled back, so the candidate releases the claim again.
         stored = before;
         a.run(at(10), &mut stored);
         assert_eq!(a.role(), Role::Follower);
+        assert_eq!((a.count("release"), stored.lease().claim()), (2, None));
     }
 }
 

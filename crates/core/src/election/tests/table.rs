@@ -143,7 +143,7 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
     let mut inputs = vec![
         ("tick", Some(Input::Tick)),
         ("reply: as the store says", applied.and_then(answer)),
-        ("reply: acknowledged", answer(Outcome::Acknowledged)),
+        ("reply: acknowledged", answer(Outcome::PrimaryOnly)),
         ("reply: rejected", answer(Outcome::Rejected)),
         ("reply: failed", answer(Outcome::Failed)),
         ("reply: unknown", answer(Outcome::Unknown)),

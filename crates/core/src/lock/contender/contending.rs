@@ -97,7 +97,7 @@ pub(super) fn eviction_reply(
         }
         LockOutcome::Rejected => exchange.reads.fall_behind(turn.now),
         LockOutcome::Applied(_)
-        | LockOutcome::Acknowledged
+        | LockOutcome::PrimaryOnly
         | LockOutcome::Failed
         | LockOutcome::Unknown => {
             exchange.reads.fall_behind(exchange.retry(turn));
@@ -145,7 +145,7 @@ pub(super) fn write_reply(
             WritePurpose::Renew => {}
         },
         LockOutcome::Failed => retry_later(state, exchange, turn),
-        LockOutcome::Acknowledged | LockOutcome::Unknown => {
+        LockOutcome::PrimaryOnly | LockOutcome::Unknown => {
             retry_later(state, exchange, turn);
             // A read precedes the next join, so that few joins stay unresolved if the store fails.
             if write.purpose == WritePurpose::Join && matches!(state, State::Joining(_)) {

@@ -358,7 +358,7 @@ impl Evictions {
             }
             LockOutcome::Unknown => self.await_late(eviction),
             LockOutcome::Applied(_)
-            | LockOutcome::Acknowledged
+            | LockOutcome::PrimaryOnly
             | LockOutcome::Rejected
             | LockOutcome::Failed => {}
         }

@@ -141,7 +141,7 @@ impl Holding {
                 return Some(Loss::Rejected);
             }
             LockOutcome::Rejected => exchange.writes.record(write.call, &outcome),
-            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {
+            LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {
                 exchange.writes.record(write.call, &outcome);
                 self.renew_at(retry, turn.now);
             }

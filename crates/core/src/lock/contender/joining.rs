@@ -84,7 +84,7 @@ impl Joining {
                 exchange.view.marks.note_existence();
                 self.next(Next::Join, turn.now);
             }
-            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {
+            LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {
                 exchange.reads.fall_behind(exchange.retry(turn));
             }
         }

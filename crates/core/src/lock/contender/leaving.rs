@@ -90,7 +90,7 @@ impl Leaving {
                 Some(self.end.clone())
             }
             LockOutcome::Rejected => Some(self.end_without_entry(exchange.success().is_some())),
-            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {
+            LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {
                 if self.awaited.take_if(|awaited| *awaited == call).is_some() {
                     self.unanswered |= outcome != LockOutcome::Failed;
                     self.due = retry;

@@ -1,5 +1,6 @@
 //! Calls a deployment. Sets every option that the protocols rely on, whatever the connection string
-//! says: majority and journal for writes, no retried writes, reads from the primary.
+//! says: majority and journal for writes (except hints and announced releases), no retried writes,
+//! reads from the primary.
 
 mod client;
 mod diagnosis;

@@ -4,11 +4,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mongodb::Collection;
 use mongodb::action::Watch;
-use mongodb::bson::{Bson, Document, RawBsonRef, Timestamp, doc};
+use mongodb::bson::{Bson, Document, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::ReadConcern;
-use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -34,7 +34,7 @@ pub(super) enum StreamEvent {
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
     HintsOpened,
-    /// The newest hint announces this release, if any.
+    /// Hints arrived. The newest announced release, if any.
     Hint(Option<Released>),
     /// The stream or cursor is closed, or could not be opened.
     Lost,
@@ -242,11 +242,10 @@ impl Opened {
             }),
             Self::Hints(cursor) => {
                 let batch = cursor.next().await.transpose()?;
-                let newest = |batch: RawBatch| match batch.doc_slices().ok()?.into_iter().last()? {
-                    Ok(RawBsonRef::Document(hint)) => Some(hints::released(hint)),
-                    Ok(_) | Err(_) => Some(None),
-                };
-                Ok(batch.map(|batch| newest(batch).map_or(StreamEvent::Alive, StreamEvent::Hint)))
+                Ok(batch.map(|batch| match batch.doc_slices() {
+                    Ok(hints) if !hints.is_empty() => StreamEvent::Hint(hints::released(hints)),
+                    Ok(_) | Err(_) => StreamEvent::Alive,
+                }))
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
 //! document into a small capped collection, which followers read with tailable cursors. A hint only
-//! causes a read, so lost, late or false hints are harmless and need no majority.
+//! causes a read, or an acquisition that matches only the announced release, so lost, late or false
+//! hints are harmless and need no majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mongodb::bson::{Bson, Document, RawDocument, Uuid, doc};
+use mongodb::bson::{Bson, Document, RawArray, RawDocument, Uuid, doc};
 use mongodb::error::Error;
 use mongodb::options::{CursorType, ReadConcern};
 use mongodb::raw_batch_cursor::RawBatchCursor;
@@ -60,6 +61,8 @@ struct HintsState {
     holder_leaves_none: bool,
     refused_until: BootTime,
     creation_refused_until: BootTime,
+    /// The claim whose release was announced last.
+    announced: Option<Claim>,
     interval: Option<Duration>,
     /// True if the candidate's claim declares the interval.
     declared: bool,
@@ -172,9 +175,10 @@ impl Hints {
         Ok(Some(opened?).filter(|_| is_wanted))
     }
 
-    /// Returns what the hint of this operation announces. Only a release for a named successor is
-    /// announced, and only if its hint can be inserted.
-    pub(super) fn announced(&self, operation: &Operation) -> Option<Released> {
+    /// Returns what the hint of this operation announces. Announces only a release for a named
+    /// successor, only if its hint can be inserted, and each claim once: a majority acknowledges
+    /// each further release, so that its rejection is final and the retries are not a busy loop.
+    pub(super) fn announce(&self, operation: &Operation) -> Option<Released> {
         let Operation::Release {
             claim,
             revision,
@@ -184,7 +188,9 @@ impl Hints {
         else {
             return None;
         };
-        lock(&self.state).usable.then(|| Released {
+        let mut state = lock(&self.state);
+        let is_first = state.usable && state.announced.replace(*claim) != Some(*claim);
+        is_first.then(|| Released {
             claim: *claim,
             revision: *revision,
             reserved_for: reserved_for.identity.clone(),
@@ -247,9 +253,16 @@ fn announcement(released: &Released) -> Document {
     }
 }
 
-/// Returns the release that the newest hint announces, if any.
-pub(super) fn released(newest: &RawDocument) -> Option<Released> {
-    let hint = Document::try_from(newest).ok()?;
+/// Returns the newest release that these hints announce, if any.
+pub(super) fn released(hints: &RawArray) -> Option<Released> {
+    let hints = hints.into_iter().flatten();
+    hints
+        .filter_map(|hint| announced(hint.as_document()?))
+        .last()
+}
+
+fn announced(hint: &RawDocument) -> Option<Released> {
+    let hint = Document::try_from(hint).ok()?;
     let released = hint.get_document("released").ok()?;
     let id = |key| document::id(released, key).ok();
     Some(Released {
@@ -407,3 +420,6 @@ async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Hint
 fn id() -> Uuid {
     Uuid::from_bytes(KernelRandomness.bits().to_be_bytes())
 }
+
+#[cfg(test)]
+mod tests;

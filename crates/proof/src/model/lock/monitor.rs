@@ -200,7 +200,7 @@ impl Monitor {
                     self.must_read = Some(call);
                 }
             }
-            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {}
+            LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {}
         }
     }
 

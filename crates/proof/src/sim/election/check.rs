@@ -15,6 +15,7 @@ use super::invariants::{
     Violation, acquisitions_begin_clean, bounds, claims_lead_once, notices_are_true,
     release_after_the_workload as release, tokens_grow, transfers_reserve,
 };
+use super::observer::Sight;
 use super::process::CALLS_MAX;
 use crate::election::mutation::planted;
 use crate::election::{
@@ -35,10 +36,12 @@ impl World {
             self.neighbour_confirms(process, *token);
         }
         let p = &mut self.processes[process];
+        let mut only_token = false;
         if let Input::Watch(Watch::Changed(lease)) = input
             && !p.facts.holds
             && p.election.only_reads_after_events()
         {
+            only_token = true;
             p.facts.noted(lease);
         } else if let Some((_, revision)) = p.facts.received(now, input, &p.tunables) {
             let durable = self.own.archive.durable.contains_key(&revision);
@@ -57,7 +60,9 @@ impl World {
             && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
             && *token == lease.token
         {
-            self.processes[process].facts.learned(lease, *order);
+            // An event of a delayed stream does not show that the holder has renewed since.
+            let order = if only_token { 0 } else { *order };
+            self.processes[process].facts.learned(lease, order);
         }
     }
 
@@ -180,8 +185,8 @@ impl World {
             | Operation::TakeOver {
                 acquisition: new, ..
             } => {
-                let announced = self.relies_on_hint(process, operation, new.expected);
-                found = self.check_write(process, (new.expected, announced));
+                let announced = self.announced(process, operation, new.expected);
+                found = self.check_write(process, (new.expected, announced.as_ref()));
                 found = found.or(self.check_workload_before(process, new.expected));
                 found = found.or(guards::check(guards::Acquisition { alone }));
             }
@@ -247,30 +252,31 @@ impl World {
         p.facts.calls(decided, call, operation, timings);
     }
 
-    /// Returns true if only a hint shows the state that an acquisition expects.
-    fn relies_on_hint(&self, process: usize, operation: &Operation, expected: Revision) -> bool {
+    /// Returns the state that an acquisition expects, if only a hint shows this state.
+    fn announced(
+        &self,
+        process: usize,
+        operation: &Operation,
+        expected: Revision,
+    ) -> Option<Sight> {
         let facts = &self.processes[process].facts;
-        let announced = facts.announced.as_ref();
-        let seen_free = facts
-            .sight(expected)
-            .is_some_and(|sight| sight.lease.holder.is_none());
-        let acquires = matches!(operation, Operation::Acquire(_));
-        acquires && !seen_free && announced.is_some_and(|sight| sight.lease.revision == expected)
+        let seen = facts.sight(expected);
+        let seen_free = seen.is_some_and(|sight| sight.lease.holder.is_none());
+        let acquires = matches!(operation, Operation::Acquire(_)) && !seen_free;
+        let announced = facts.announced().filter(|_| acquires);
+        announced.filter(|sight| sight.lease.revision == expected)
     }
 
     fn check_write(
         &mut self,
         process: usize,
-        (expected, announced): (Revision, bool),
+        (expected, announced): (Revision, Option<&Sight>),
     ) -> Option<Violation> {
         let p = &self.processes[process];
         let (facts, now) = (&p.facts, p.facts.decided);
-        let sight = match announced {
-            true => facts.announced.as_ref(),
-            false => facts.sight(expected),
-        };
+        let sight = announced.or_else(|| facts.sight(expected));
         self.coverage
-            .hit_if(announced, Hit::Path(Path::ReleaseAnnounced));
+            .hit_if(announced.is_some(), Hit::Path(Path::ReleaseAnnounced));
         let holder = sight.and_then(|s| claim_of(&s.lease));
         let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
             || facts.exit_until.is_some_and(|until| now < until);

@@ -137,7 +137,7 @@ impl From<Fault> for Hit {
 impl From<&Outcome> for Answer {
     fn from(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Applied(_) | Outcome::Acknowledged => Self::Applied,
+            Outcome::Applied(_) | Outcome::PrimaryOnly => Self::Applied,
             Outcome::Rejected => Self::Rejected,
             Outcome::Failed => Self::Failed,
             Outcome::Unknown => Self::Unknown,

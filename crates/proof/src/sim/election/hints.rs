@@ -134,16 +134,20 @@ impl World {
     }
 
     /// Returns the release that the process's hint announces. The primary alone acknowledges this
-    /// release.
+    /// release. Only the first release of a claim is announced.
     pub(super) fn announces(&self, process: usize, operation: &Operation) -> Option<Released> {
-        let usable = self.processes[process].hints_usable;
+        let p = &self.processes[process];
+        let usable = |claim: &Claim| {
+            let announced = p.announced.as_ref().map(|(_, released)| released.claim);
+            p.hints_usable && announced != Some(*claim)
+        };
         match operation {
             Operation::Release {
                 claim,
                 revision,
                 reserved_for: Some(reserved_for),
                 ..
-            } if usable => Some(Released {
+            } if usable(claim) => Some(Released {
                 claim: *claim,
                 revision: *revision,
                 reserved_for: reserved_for.identity.clone(),
@@ -153,8 +157,8 @@ impl World {
     }
 
     pub(super) fn hint_after(&mut self, process: usize, call: CallId, kind: Call) {
-        let p = &mut self.processes[process];
-        let announced = p.announced.take_if(|(id, _)| *id == call);
+        let p = &self.processes[process];
+        let announced = p.announced.clone().filter(|(id, _)| *id == call);
         if p.hints_usable && is_hinted(kind) && !self.machines[p.machine].stale {
             let hint = announced.map_or(Watch::Hint, |(_, released)| Watch::Released(released));
             let at = self.now + self.own.hints.dice.between(1, 3) * MS;

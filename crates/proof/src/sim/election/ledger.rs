@@ -125,10 +125,7 @@ impl Ledger {
             self.heard.asks = Some(Asks::of(lease));
         }
         self.writing = self.writing.filter(|id| *id != call);
-        let definite = matches!(
-            outcome,
-            Outcome::Applied(_) | Outcome::Acknowledged | Outcome::Rejected
-        );
+        let definite = matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         let released = self.releases.iter().find(|(id, _)| *id == call);
         if let Some((_, claim)) = released.filter(|_| definite) {
             let claim = *claim;
@@ -155,7 +152,7 @@ impl Ledger {
             Outcome::Failed => {
                 self.renewals.remove(index);
             }
-            Outcome::Applied(Found::Missing) | Outcome::Acknowledged | Outcome::Unknown => {}
+            Outcome::Applied(Found::Missing) | Outcome::PrimaryOnly | Outcome::Unknown => {}
         }
         if let Some(claim) = self.heard.rejected {
             self.resolve(claim);

@@ -36,7 +36,9 @@ impl World {
             p.confirming = Some(call);
         }
         p.driver.sends(call, kind);
-        p.announced = announced.map(|it| (call, it)).or(p.announced.take());
+        if let Some(released) = announced {
+            p.announced = Some((call, released));
+        }
         self.transmit(process, call, operation);
     }
 
@@ -127,7 +129,8 @@ impl Calls for Leases {
             Operation::Read { confirm: true } => Access::Confirm,
             _ => Access::Write,
         };
-        let announced = world.announces(process, operation).is_some();
+        let announced = world.processes[process].announced.as_ref();
+        let announced = announced.is_some_and(|(id, _)| *id == call);
         let weak = Weak {
             reads: planted!(LocalReadConcern),
             writes: planted!(WriteConcernOne) || announced,
@@ -157,7 +160,7 @@ impl Calls for Leases {
                 lease.standby = standby;
             }
             let outcome = match announced && !planted!(PrimaryTrusted) {
-                true => Outcome::Acknowledged,
+                true => Outcome::PrimaryOnly,
                 false => stored.shown(),
             };
             (outcome, Some(Writer::Process(process)))
@@ -168,7 +171,7 @@ impl Calls for Leases {
         let late = p.driver.gave_up(call);
         let landed = |landing| (late, Hit::Landed(Call::from(operation), landing));
         let (counts, hit) = match &done.0 {
-            Landed::Answered(Outcome::Applied(_) | Outcome::Acknowledged)
+            Landed::Answered(Outcome::Applied(_) | Outcome::PrimaryOnly)
             | Landed::Waits(_, Outcome::Applied(_)) => landed(Landing::Matched),
             Landed::Answered(_) | Landed::Waits(..) => landed(Landing::Refused),
             Landed::Silence => (true, Hit::Path(Path::DeposedSilent)),
@@ -201,7 +204,7 @@ impl Calls for Leases {
                 };
                 world.processes[process].hearing.document_seen = true;
             }
-            if matches!(outcome, Outcome::Applied(_) | Outcome::Acknowledged) {
+            if matches!(outcome, Outcome::Applied(_) | Outcome::PrimaryOnly) {
                 world.hint_after(process, call, driven.kind);
             }
             let answer = Answer::from(&outcome);

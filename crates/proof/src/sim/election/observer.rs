@@ -71,8 +71,8 @@ pub(super) struct Drain {
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
-    /// The free lease that the newest hint of a release announces.
-    pub(super) announced: Option<Sight>,
+    /// The newest hint of a release, and when it arrived.
+    announced: Option<(BootTime, Released)>,
     pub(super) foreign: bool,
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
@@ -181,7 +181,9 @@ impl Facts {
                     sight.lease.paused = false;
                 }
             }
-            Input::Watch(Watch::Released(released)) => self.announced(now, released),
+            Input::Watch(Watch::Released(released)) => {
+                self.announced = Some((now, released.clone()));
+            }
             Input::WorkloadDone { token } => {
                 self.confirmed = Some(*token);
                 if let Some(drain) = self.drain.as_mut().filter(|d| d.token == *token) {
@@ -249,28 +251,30 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// Records the state that a hint announces. Only an acquisition, which matches a free lease, may
-    /// rely on it.
-    fn announced(&mut self, now: BootTime, released: &Released) {
+    /// Returns the state that the newest hint of a release announces, if the process has seen the
+    /// ended claim. Only an acquisition, which matches a free lease, may rely on this state.
+    pub(super) fn announced(&self) -> Option<Sight> {
+        let (first, released) = self.announced.as_ref()?;
         let held = |lease: &&Lease| {
             lease.holder.as_ref().map(|holder| holder.claim) == Some(released.claim)
         };
         let mut newest_first = self.sights.iter().rev().map(|sight| &sight.lease);
-        let ended = newest_first.find(held);
-        self.announced = ended.map(|lease| Sight {
-            first: now,
-            lease: Lease {
-                holder: None,
-                revision: released.revision,
-                // The process may have ignored the reply that shows a pause.
-                paused: false,
-                reserved_for: Some(Reservation {
-                    identity: released.reserved_for.clone(),
-                    duration: HEAD_START,
-                }),
-                ..lease.clone()
-            },
-        });
+        let ended = newest_first.find(held)?;
+        let lease = Lease {
+            holder: None,
+            revision: released.revision,
+            // The process may have ignored the reply that shows a pause.
+            paused: false,
+            reserved_for: Some(Reservation {
+                identity: released.reserved_for.clone(),
+                duration: HEAD_START,
+            }),
+            ..ended.clone()
+        };
+        Some(Sight {
+            first: *first,
+            lease,
+        })
     }
 
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {

@@ -129,7 +129,7 @@ pub(super) fn input(input: &Input) -> String {
             Outcome::Applied(it) => format!("#{call} applied {}", found(it)),
             Outcome::Rejected => format!("#{call} rejected"),
             Outcome::Failed => format!("#{call} failed"),
-            Outcome::Acknowledged => format!("#{call} acknowledged by the primary"),
+            Outcome::PrimaryOnly => format!("#{call} acknowledged by the primary"),
             Outcome::Unknown => format!("#{call} unknown"),
         },
         Input::Watch(Watch::Changed(it)) => format!("event {}", lease(it)),

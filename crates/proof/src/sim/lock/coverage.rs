@@ -43,7 +43,7 @@ impl From<&LockOutcome> for Answer {
             LockOutcome::Applied(_) => Self::Applied,
             LockOutcome::Rejected => Self::Rejected,
             LockOutcome::Failed => Self::Failed,
-            LockOutcome::Acknowledged | LockOutcome::Unknown => Self::Unknown,
+            LockOutcome::PrimaryOnly | LockOutcome::Unknown => Self::Unknown,
         }
     }
 }

@@ -164,7 +164,7 @@ impl Ledger {
                     self.must_read = Some(call.0);
                 }
             }
-            LockOutcome::Acknowledged | LockOutcome::Failed | LockOutcome::Unknown => {}
+            LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {}
         }
         if let (LockOperation::Leave { .. } | LockOperation::Keep { .. }, Some((_, resolved))) =
             (&operation, &mut self.left)
