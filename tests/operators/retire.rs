@@ -76,7 +76,7 @@ async fn a_lease_of_a_killed_holder_is_retired_after_its_lease_duration() {
         &stage,
         &lease,
         0,
-        "watching for up to 3s whether the holder renews",
+        "waiting up to 3s to see if the holder renews",
     )
     .await;
     assert_eq!(listed(&stage, &[]).await, []);
