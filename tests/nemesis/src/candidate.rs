@@ -120,6 +120,10 @@ impl Candidate {
                 builder.workload([harness, "child".into(), "--journal".into(), journal])
             }
         };
+        // These candidates create the collection of hints, so that leaders of all kinds use hints.
+        if self.number.is_multiple_of(2) {
+            builder = builder.flags(["--mongodb-watch=hints"]);
+        }
         if let Some(clock) = &self.clock {
             builder = builder.clock(clock.clock());
         }

@@ -157,12 +157,13 @@ impl MongoStore {
             None => shared.hints.announce(&operation),
             Some(_) => None,
         };
-        let updated = match released {
+        let concern = match released {
             // The successor's acquisition is acknowledged only if a majority has the release too.
-            Some(_) => deployment.quick_update(filter, update, projection()).await,
-            None => deployment.update(filter, update, projection()).await,
+            Some(_) => connection::by_primary(),
+            None => deployment.write_concern(),
         };
-        let Some(document) = updated? else {
+        let updated = deployment.update_with((filter, update.into()), projection(), concern);
+        let Some(document) = updated.await? else {
             return Ok(Outcome::Rejected);
         };
         // A leader without a change stream sees a roll call when it renews.

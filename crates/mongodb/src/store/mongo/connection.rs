@@ -215,23 +215,21 @@ impl Deployment {
         update: impl Into<UpdateModifications>,
         projection: Document,
     ) -> Result<Option<Document>, SendError> {
-        let collection = self.collection().await?;
-        let update = collection.find_one_and_update(filter, update);
-        Ok(self.returning(update, projection).await?)
+        let update = (filter, update.into());
+        self.update_with(update, projection, self.write_concern())
+            .await
     }
 
-    /// Like [`update`](Self::update), but the primary alone acknowledges the write, so the write may
-    /// be rolled back.
-    pub(super) async fn quick_update(
+    pub(super) async fn update_with(
         self: &Arc<Self>,
-        filter: Document,
-        update: impl Into<UpdateModifications>,
+        (filter, update): (Document, UpdateModifications),
         projection: Document,
+        concern: WriteConcern,
     ) -> Result<Option<Document>, SendError> {
         let collection = self.collection().await?;
         let update = collection.find_one_and_update(filter, update);
         let update = self.returning(update, projection);
-        Ok(update.write_concern(by_primary()).await?)
+        Ok(update.write_concern(concern).await?)
     }
 
     /// Also returns the operation time. A change stream from then on reports every later write.
