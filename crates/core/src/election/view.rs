@@ -1,6 +1,5 @@
 use super::{
-    BootTime, Candidate, Claim, ForeignDocument, Found, Lease, Notice, Revision, Session, Standby,
-    Token,
+    BootTime, Candidate, ForeignDocument, Found, Lease, Notice, Revision, Session, Standby, Token,
 };
 use crate::claim::{Rollback, Watermarks};
 
@@ -61,14 +60,6 @@ impl LeaseView {
         self.marks.note_document(lease.token);
         let declared = lease.holder.as_ref().map(|holder| holder.lease_duration);
         self.marks.note_declared(declared.into_iter());
-    }
-
-    /// Shows the lease as free after its release, although a majority may not have the release yet.
-    /// A read must precede the next decision.
-    pub(super) fn note_release(&mut self, claim: Claim) {
-        if let Some(Found::Lease(lease)) = &mut self.document {
-            lease.holder.take_if(|holder| holder.claim == claim);
-        }
     }
 
     /// Records the standby in the view of a leader, because a leader applies no events to its view.

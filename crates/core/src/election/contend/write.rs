@@ -253,7 +253,6 @@ impl Contender {
                     // Released again if a read shows that the release was rolled back.
                     false => self.claims.unconfirmed = Some(claim),
                 }
-                self.view.note_release(claim);
                 // The reply to a read in flight may predate the release. In a head start, the successor
                 // has usually acquired the lease.
                 self.reads.schedule.in_flight = None;
