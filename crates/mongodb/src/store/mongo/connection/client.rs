@@ -120,7 +120,7 @@ impl Deployment {
         *lock(&self.other_product)
     }
 
-    fn note_product(&self, product: Option<&'static str>) {
+    pub(super) fn note_product(&self, product: Option<&'static str>) {
         if product.is_some() {
             *lock(&self.other_product) = product;
         }
@@ -140,7 +140,8 @@ impl Deployment {
         let number = *self.clients.borrow() + 1;
         let mut options = self.client_options(&uri).await?;
         let seeds = self.seeds_of(&options);
-        *lock(&self.other_product) = lookalike::by_host(seeds.addresses());
+        // A product that only `buildInfo` shows is asked for once, so a new client keeps it.
+        self.note_product(lookalike::by_host(seeds.addresses()));
         self.servers.ask(Asked::of(&options));
         let connect_timeout = options.connect_timeout.unwrap_or_default();
         let client = match &self.options.client {

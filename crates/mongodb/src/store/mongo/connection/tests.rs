@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongodb::options::{AuthMechanism, ClientOptions, ReadConcern, ServerMonitoringMode};
 
 use super::client::{CONNECTIONS_MAX, adapt_login};
 use super::{Deployment, Monitoring, StoreOptions, lock};
 use crate::store::StoreKind;
+use crate::store::mongo::lookalike;
 use crate::uri::{OPTIONS, Treatment, UriOption};
 use leasehold_core::election::{Identity, Timings};
 use leasehold_core::lock::scaled;
@@ -146,4 +148,17 @@ async fn the_host_of_another_product_is_known_with_the_client() {
         assert_eq!(deployment.other_product().is_some(), other, "{uri}");
         deployment.shut_down().await;
     }
+}
+
+#[tokio::test]
+async fn a_new_client_keeps_the_product_that_buildinfo_showed() {
+    let identity = Identity::new("a").expect("legal");
+    let options = StoreOptions::new("mongodb://127.0.0.1:1/", identity);
+    let deployment = Deployment::new(options, Monitoring::Reports);
+    assert!(deployment.connect().await.is_ok());
+    deployment.note_product(lookalike::by_build(&doc! { "ferretdbVersion": "v2" }));
+    assert!(deployment.discard(|_| true));
+    assert!(deployment.connect().await.is_ok());
+    assert_eq!(deployment.other_product(), Some("FerretDB"));
+    deployment.shut_down().await;
 }
