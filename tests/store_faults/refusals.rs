@@ -140,8 +140,7 @@ const WRITERS: [&[&str]; 6] = [
 ];
 
 /// The lease does not expire until every command has run and failed, which takes about 8 s on an
-/// idle machine, and several times as long on a busy one. It must be shorter than [`LONG`], because
-/// the status shows a refused registration until it is repeated, after a lease duration.
+/// idle machine, and several times as long on a busy one.
 const THROUGHOUT: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(45),
     renew_deadline: Duration::from_secs(40),

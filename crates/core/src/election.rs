@@ -176,7 +176,7 @@ impl Election {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
         let leads = self.state.tenure().is_some();
-        if contender.registration_reply(call, &outcome)
+        if contender.registration_reply(call, &outcome, turn)
             || contender.preference_reply(call, &outcome, leads, turn.now)
         {
             // A step of the contender has handled the reply.

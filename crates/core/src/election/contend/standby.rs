@@ -122,8 +122,7 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // Time of the next attempt. If the store applied this registration, the stream or a read
-        // has shown the registration by then.
+        // A delayed event may hide the registration again, so this time remains after a success.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
@@ -159,15 +158,27 @@ impl Contender {
         Some(until)
     }
 
-    pub(crate) fn registration_reply(&mut self, call: CallId, outcome: &Outcome) -> bool {
+    pub(crate) fn registration_reply(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         let registration = &mut self.registration;
         let Some((_, vacancy)) = registration.call.take_if(|(id, _)| *id == call) else {
             return false;
         };
-        if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
-            registration.vacancy = Some((vacancy, None));
+        if let Some(vacancy) = vacancy {
+            match outcome {
+                Outcome::Applied(_) | Outcome::PrimaryOnly => {}
+                Outcome::Rejected => registration.vacancy = Some((vacancy, None)),
+                // A registration that was stored after all is shown by the stream or the next read;
+                // otherwise its repetition is rejected.
+                Outcome::Failed | Outcome::Unknown => {
+                    registration.vacancy = Some((vacancy, Some(self.me.retry_at(turn))));
+                }
+            }
         }
-        // The stream or the next read shows whether a write of unknown outcome was stored.
         let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(Lease::claim);
         if applied.is_some_and(|it| held == Some(it.holder)) {

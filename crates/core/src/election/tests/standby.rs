@@ -207,6 +207,21 @@ fn a_rejected_registration_is_not_repeated_for_the_same_holder() {
 }
 
 #[test]
+fn a_failed_registration_is_repeated_after_the_retry_interval() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = standing_by("b", at(0), &mut stored);
+    for (repeated, outcome) in [Outcome::Failed, Outcome::Unknown].into_iter().enumerate() {
+        while b.waiting() != ["register"] {
+            b.wake();
+        }
+        assert_eq!(b.count("register"), repeated + 1);
+        b.answer_with(at(4 * repeated as u64), outcome);
+    }
+    b.run(at(4) + millis(1200), &mut stored);
+    assert_eq!((b.count("register"), standby(&stored)), (3, Some("b")));
+}
+
+#[test]
 fn a_paused_lease_gets_no_standby() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = standing_by("b", at(0), &mut stored);

@@ -126,13 +126,13 @@ pub(crate) fn short() -> Vec<Case> {
             name: "two candidates on change streams with a standby, one fault of any kind",
             bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
             milestones: UNKNOWN,
-            states_min: 372_300,
+            states_min: 379_400,
         },
         Case {
             name: "two candidates on change streams, one of them preferred, no fault",
             bounds: bounds(&APART, 0, 0).on_streams().with_preference(),
             milestones: &[Transferred],
-            states_min: 4_230,
+            states_min: 4_530,
         },
     ]
 }

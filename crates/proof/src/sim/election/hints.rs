@@ -13,6 +13,7 @@ use super::process::{Class, Process};
 use crate::election::mutation::planted;
 use crate::election::{CallId, Claim, Declared, Input, Operation, Released, Revision, Watch};
 use crate::proof::sim::rng::Rng;
+use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
 
 /// The longest time until a candidate notices that it may use hints.
@@ -131,6 +132,25 @@ impl World {
         let p = &self.processes[process];
         let hints = p.hints_usable || planted!(DeclaredWithoutHints);
         declared(p.tenure_interval.filter(|_| hints))
+    }
+
+    /// Replaces the primary just after the primary alone may have acknowledged this release.
+    pub(super) fn disturb_release(
+        &mut self,
+        process: usize,
+        claim: Claim,
+        quick: u64,
+        chance: u64,
+    ) {
+        let mut rng = Rng::new(chance, 27);
+        let announced = self.processes[process].announced.as_ref();
+        let quickly = announced.is_some_and(|(_, released)| released.claim == claim);
+        if quickly && rng.one_in(8) && self.strikes(true, Fault::Failover) {
+            let at = self.now + quick + rng.below(20) * MS;
+            self.at_or(AtPeace::Drop, at, move |world| {
+                world.fail_over(Fault::Failover, &mut rng);
+            });
+        }
     }
 
     /// Returns the release that the process's hint announces. The primary alone acknowledges this

@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    fn fail_over(&mut self, fault: Fault, rng: &mut Rng) {
+    pub(super) fn fail_over(&mut self, fault: Fault, rng: &mut Rng) {
         let open = self.set.open_writes();
         let kept = rng.index(open + 1);
         let coverage = &mut self.coverage;

@@ -100,6 +100,10 @@ impl Calls for Leases {
                 world.disturb_connection(process);
                 world.disturb_acquisition(process, new, quick, chance)
             }
+            Operation::Release { claim, .. } => {
+                world.disturb_release(process, *claim, quick, chance);
+                0
+            }
             _ => 0,
         }
     }
