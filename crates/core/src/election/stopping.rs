@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{BootTime, Notice, Reason, Reservation, Tenure, Token};
 
-/// Maximum wait until the files and the label say "not leader". A terminating pod may have only
-/// 1.5 s to release.
+/// Maximum wait until the files and the label say "not leader". A terminating pod may have only two
+/// seconds until its kubelet kills the daemon.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -9,7 +9,8 @@ use crate::election::claims::EndedClaim;
 use crate::election::{BootTime, Notice, Stopping};
 
 /// Maximum wait at a shutdown with `workload.ends_first`. Not zero, because a kubelet may restart
-/// only the sidecar. This wait, the label's change and the release take less than two seconds.
+/// only the sidecar. After the 0.5 s for the files and the label, and this wait, a kubelet leaves
+/// the sidecar half a second for the release.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
