@@ -13,6 +13,7 @@ use super::guard::GuardArgs;
 use super::help::{NAMING, WIDTH_MAX, arranged, width, with_tip};
 use super::lock::LockArgs;
 use super::run::RunArgs;
+use super::status::StatusArgs;
 use crate::config::{MASK, looks_secret};
 use crate::election::BootTime;
 use crate::exit;
@@ -56,9 +57,13 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
         Some(command) => command.try_get_matches_from(arguments),
         None => CommandLine::command().try_get_matches_from(arguments),
     };
-    let fitting = |_| arranged(CommandLine::command(), width()).try_get_matches_from(arguments);
-    let matches = matches.or_else(fitting);
-    let mut matches = matches.map_err(|error| explained(error, arguments))?;
+    let fitting = || arranged(CommandLine::command(), width()).try_get_matches_from(arguments);
+    let matches = match matches {
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => return Err(error),
+        Err(_) => fitting().map_err(|error| explained(error, arguments)),
+        found => found,
+    };
+    let mut matches = matches?;
     let command = matches
         .subcommand()
         .map(|(_, it)| it.try_contains_id("command"));
@@ -93,6 +98,7 @@ fn one_only(arguments: &[OsString]) -> Option<Command> {
         "run" => RunArgs::augment_args(Command::new("run")),
         "lock" => LockArgs::augment_args(Command::new("lock")),
         "guard" => GuardArgs::augment_args(Command::new("guard")),
+        "status" => StatusArgs::augment_args(Command::new("status")),
         _ => return None,
     };
     Some(Command::new("leasehold").subcommand(only))
