@@ -20,8 +20,8 @@ pub fn short(duration: Duration) -> String {
     }
 }
 
-/// Formats a measured or configured duration: like [`short`], but with milliseconds below a second,
-/// and with tenths below a minute.
+/// Formats a measured or configured duration: like [`short`], but in milliseconds below a second,
+/// and with tenths of a second below a minute.
 pub fn shown(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1e3;
     match millis {

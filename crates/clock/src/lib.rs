@@ -29,7 +29,7 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// Returns the current wall-clock time. It must not decide who leads (I9).
+/// Returns the current wall-clock time. The wall clock must not decide who leads (I9).
 #[allow(clippy::disallowed_methods)] // This is the clock module.
 pub fn wall_now() -> SystemTime {
     SystemTime::now()
@@ -52,7 +52,7 @@ pub fn time_namespace() -> io::Result<Option<u64>> {
 }
 
 /// Identifies the clock that [`boot_now`] reads, by the boot and the time namespace. Processes with
-/// equal ids read one clock, so their instants are comparable. `None` if the system does not expose
+/// equal ids share a clock, so their instants are comparable. `None` if the system does not expose
 /// the boot id.
 pub fn boot_clock() -> io::Result<Option<String>> {
     let (boot, namespace) = (boot_id()?, time_namespace()?);

@@ -58,8 +58,8 @@ impl<E> Outbox<E> {
 pub enum Outcome<F = Found> {
     /// Acknowledged by a majority. Contains the document that the call wrote or read.
     Applied(F),
-    /// Applied by the primary, but perhaps by no other member, so the write may be rolled back. Only
-    /// a release for a named successor is answered in this way.
+    /// Applied by the primary, but perhaps by no other member, so the write may be rolled back.
+    /// Only a release for a named successor has this outcome.
     PrimaryOnly,
     /// The filter did not match; for a create, the document already exists.
     Rejected,
@@ -202,7 +202,7 @@ impl<P: Copy, const MAX: usize, const KEPT: usize> SentWrites<P, MAX, KEPT> {
     }
 }
 
-/// The read in flight, with a note of the caller, and the instant of the next read.
+/// The read in flight with its caller's note, and the instant of the next read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ReadSchedule<C> {
     pub(crate) in_flight: Option<ReadInFlight<C>>,

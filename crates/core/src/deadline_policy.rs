@@ -1,7 +1,7 @@
-//! The deadline policy of a guard, without IO: it determines when CMD starts, gets a stop signal,
+//! The deadline policy of a guard, without IO. It determines when CMD starts, gets a stop signal,
 //! and is killed. The policy decides only on [`PolicyInput::Time`], after the guard has read all
 //! queued records. After a suspension, the last queued record may thus still extend the deadline.
-//! Once the policy has found a deadline passed, no later record extends it.
+//! Once the policy has found that a deadline passed, no later record extends it.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order. A requested end begins with the stop `graceful`.
+    /// Returns the state after an order. The stop `graceful` begins a requested end.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {

@@ -53,7 +53,7 @@ pub struct Election {
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Keep `outbox` before `now`: the model ignores a counter that directly precedes an instant.
+    // Keep `outbox` before `now`, because the model ignores a counter directly before an instant.
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -74,7 +74,8 @@ impl Election {
 
     /// Processes one input at `now`, and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // Calls may be out of order: one caller may read the clock first, but get the mutex last.
+        // Calls may be out of order, because the first caller to read the clock may get the mutex
+        // last.
         self.now = self.now.max(now);
         let mut effects = std::mem::take(&mut self.outbox);
         let turn = &mut Turn {
@@ -211,14 +212,14 @@ impl Election {
         }
     }
 
-    /// Gives up the lease for a cooldown, because the workload ended on its own here.
+    /// Gives up the lease for a cooldown after this candidate's workload ended on its own.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.state.leading().is_some() && self.contender.workload_ended(token, turn.now) {
             self.stop(Reason::WorkloadExit, None, turn);
         }
     }
 
-    /// Gives up the claim of a workload that survived SIGKILL, because it may never end.
+    /// Gives up the claim of a workload that survived SIGKILL, because the workload may never end.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);

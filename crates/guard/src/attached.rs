@@ -35,12 +35,12 @@ use leasehold_core::election::BootTime;
 /// Interval between attempts to connect while the daemon is absent.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Number of consecutive connections closed without an order after which the guard reports a
-/// refusal. A connection that lasted longer than [`REFUSED_SOON`] restarts the count.
+/// After this many consecutive connections that the daemon closed without an order, the guard
+/// reports a refusal. A connection that lasted longer than [`REFUSED_SOON`] restarts the count.
 const REFUSED_MIN: u32 = 3;
 
-/// Time within which a daemon refuses a guard. The daemon pauses after each refusal, and the coarse
-/// timers of an idle daemon make each pause up to a second longer.
+/// Maximum time that a daemon takes to refuse a guard. The daemon pauses after each refusal, and
+/// the coarse timers of an idle daemon make each pause up to a second longer.
 const REFUSED_SOON: Duration = Duration::from_secs(5);
 
 /// Time that a refused guard waits before it connects again.
@@ -61,7 +61,7 @@ pub struct AttachedCommand {
     pub words: Vec<OsString>,
 }
 
-/// The end of an attached guard.
+/// The reason why an attached guard ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachedEnd {
     /// A signal asked the container to stop.
@@ -96,7 +96,7 @@ pub enum AttachError {
     /// The guard is not process 1 of a PID namespace.
     #[error("the guard is not process 1 of its container")]
     NotProcess1,
-    /// The guard cannot prepare itself or its command, or cannot record the end of its command.
+    /// The guard cannot prepare itself or its command, or cannot record that its command has ended.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -264,8 +264,8 @@ impl Attached<'_> {
                 leftovers_stopped: !report.lingers,
             }));
         }
-        // If the record could not be written, the guard exits, so that its exit proves that the
-        // command is gone.
+        // Without the record, the guard exits, because its exit also proves that the command is
+        // gone.
         recorded?;
         (self.report)(AttachedEvent::Gone);
         Ok(Served::Again(ready))

@@ -52,7 +52,7 @@ impl ClaimPlace {
 pub enum Child {
     /// Nothing was started under the claim.
     None,
-    /// The process may have been started, and its end was not confirmed.
+    /// The process may have been started, and has not been confirmed gone.
     Running(ProcessId),
     /// The process and all its descendants were confirmed gone.
     Gone,
@@ -60,8 +60,8 @@ pub enum Child {
     Unreadable,
 }
 
-/// Assigns each place of a claim file to one guard at a time, because a guard whose disk hangs may
-/// overwrite its place late.
+/// Assigns each place of a claim file to one guard at a time, because a guard that waits for a
+/// hanging disk may overwrite its place late.
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,

@@ -58,7 +58,7 @@ use leasehold_core::election::BootTime;
 /// Delay after the deadline before the client kills guard and CMD; 500 ms would be too late.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// Interval between searches for adopted children, whose ends the kernel does not report.
+/// Interval between searches for adopted children, because the kernel does not report their exits.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
 /// If this process still runs this long after stopping itself, the stop signal had no effect.
@@ -298,7 +298,7 @@ impl GuardClient {
             // If the guard is killed, this process has to reap the leader.
             self.leader = Pid::from_raw(report.leader).map(WaitedFor::new);
         }
-        // One report may cover the end of the leader and of all descendants.
+        // One report may announce both the leader's exit and the exits of all descendants.
         if before.stage < CommandStage::LeaderEnded && report.stage >= CommandStage::LeaderEnded {
             self.had_foreground = self.has_foreground();
         }
@@ -349,7 +349,7 @@ impl GuardClient {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // Another thread may receive the signal, so this thread may run on briefly.
+            // If another thread receives the signal, this thread continues for a short time.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;
@@ -390,8 +390,8 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // The time is read before the reports. In the reverse order, a freeze between the two reads
-        // would make the guard count as late although its timely report is unread.
+        // Reads the time before the reports. In the reverse order, a guard could count as late
+        // after a freeze between the two reads, although its timely report is unread.
         let now = leasehold_clock::boot_now();
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {

@@ -9,7 +9,7 @@
 //!
 //! **Sessions.** Without a terminal, the guard has its own session. With a terminal, the guard
 //! stays in the daemon's session, which CMD inherits. In another session, CMD could not receive
-//! Ctrl-C, and as an orphaned process group would not stop for Ctrl-Z. The guard's own process
+//! Ctrl-C and, as an orphaned process group, would not stop on Ctrl-Z. The guard's own process
 //! group never gets the foreground, so no key of the terminal reaches the guard.
 //!
 //! **Signals.** A service manager that signals every process of a unit must not separate the guard
@@ -98,7 +98,7 @@ pub(super) struct Guard {
     desired: DesiredState,
     stop_signal: i32,
     stop_grace: Duration,
-    /// The stop that a signal to the container of an attached guard requested.
+    /// The stop that a signal to an attached guard's container requested.
     own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
@@ -112,8 +112,8 @@ pub(super) struct Guard {
 }
 
 pub(super) struct Launch {
-    /// The waiting shim. If this shim failed to start, the guard starts another shim when CMD is
-    /// started.
+    /// The waiting shim. If this shim failed to start, the guard starts another shim together with
+    /// CMD.
     pub(super) shim: Option<Shim>,
     pub(super) stdin: OwnedFd,
     pub(super) exec_spec: OwnedFd,
@@ -218,8 +218,9 @@ impl Guard {
     /// Runs CMD until it is gone.
     pub(super) fn attend(mut self) -> io::Result<Attended> {
         loop {
-            // The time is read before the orders. Otherwise a guard that was frozen in between
-            // would judge an old order by the later time, although a newer order is unread.
+            // Reads the time before the orders. Otherwise, after a freeze between the two reads,
+            // the guard would compare an old order with the current time, although a newer order is
+            // unread.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_signals();
@@ -328,8 +329,8 @@ impl Guard {
         }
     }
 
-    /// Relays a signal to CMD's first process, because SIGTTIN would stop an unprepared descendant.
-    /// Relays SIGCONT to all processes, because a job continues as a whole.
+    /// Relays a signal only to CMD's first process, because SIGTTIN would stop a descendant that
+    /// does not expect it. Relays SIGCONT to all processes, because a job continues as a whole.
     fn relay(&mut self, signal: i32) {
         match Signal::from_named_raw(signal) {
             Some(Signal::CONT) => self.signal(Signal::CONT),
@@ -349,8 +350,8 @@ impl Guard {
         self.policy_input(PolicyInput::Gone);
     }
 
-    /// Returns false while this guard may still have to become the witness: the daemon has not
-    /// confirmed that CMD is gone, and could be killed before it does.
+    /// Returns false while this guard may still have to become the witness, because the daemon
+    /// could be killed before it confirms that CMD is gone.
     fn is_dismissed(&self) -> bool {
         self.dismissed || self.daemon_gone || self.witness.is_none()
     }

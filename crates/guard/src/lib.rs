@@ -193,7 +193,7 @@ impl Command {
         self
     }
 
-    /// Sets the time that leftovers have from stop signal to SIGKILL (default: as in the terms).
+    /// Sets the time from the stop signal to SIGKILL for leftovers (default: as in the terms).
     #[must_use]
     pub fn leftover_grace(mut self, grace: Duration) -> Self {
         self.leftover_grace = Some(grace);
@@ -455,7 +455,8 @@ impl GuardedCommand {
         self.update(DesiredState::killed);
     }
 
-    /// Relays a signal to CMD's first process, or SIGCONT to all; replaces an unread signal.
+    /// Relays a signal to CMD's first process, or SIGCONT to all processes. Replaces a signal that
+    /// the guard has not read yet.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;

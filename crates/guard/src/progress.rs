@@ -71,7 +71,7 @@ pub struct Termination {
     pub interrupted: bool,
     /// True if CMD left descendants that ended by themselves before they were asked to end.
     pub lingered: bool,
-    /// True if CMD was ended because the guard was lost. The claim should end too.
+    /// True if CMD was ended because the guard was lost. The claim should then end too.
     pub guard_lost: bool,
 }
 
@@ -91,7 +91,7 @@ pub enum CommandProgress {
         end: CommandEnd,
         /// True if leasehold stopped or killed CMD, as in [`Termination`].
         by_us: bool,
-        /// True while its descendants may end by themselves, because CMD was not asked to stop.
+        /// True while CMD's descendants may end by themselves, because CMD was not asked to stop.
         lingers: bool,
     },
     /// CMD and all its descendants are gone.

@@ -55,7 +55,7 @@ pub enum BindError {
     /// The path is longer than the kernel permits for a socket.
     #[error("the path has more than {PATH_MAX} bytes; to fix: choose a shorter path")]
     TooLong,
-    /// There is a file of another kind.
+    /// The path belongs to a file that is not a socket.
     #[error("a file that is not a socket has this path; to fix: choose another path")]
     NotASocket,
     /// A daemon listens on the socket.

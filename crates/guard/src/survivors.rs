@@ -249,8 +249,8 @@ mod tests {
         }
     }
 
-    /// Waits until no process may run. On a busy machine, a foreign process may count as marked for
-    /// a moment during its exec.
+    /// Waits until [`may_run`] returns false. On a busy machine, a foreign process may count as
+    /// marked for a moment during its exec.
     fn is_gone(id: &ProcessId, mark: &str) -> bool {
         let until = leasehold_clock::boot_now() + Duration::from_secs(30);
         while may_run(id, |variable| variable == mark.as_bytes()) {

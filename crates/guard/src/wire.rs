@@ -26,7 +26,8 @@ use super::progress::CommandEnd;
 use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
-/// A record carries at most an exec spec, the claim lock, and a descriptor to keep or the witness.
+/// Maximum number of descriptors: the exec spec, the claim lock, and a descriptor to keep or the
+/// witness.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// Creates an unconnected socket.
@@ -96,7 +97,7 @@ pub(super) fn take<R: DeserializeOwned>(socket: BorrowedFd<'_>) -> Received<R> {
     }
 }
 
-/// Needs no check for room, because the receiver has few unread records.
+/// Does not check for room, because the receiver has few unread records.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
     record: &impl Serialize,

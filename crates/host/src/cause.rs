@@ -15,7 +15,7 @@ pub fn cause(error: &Error) -> String {
     }
 }
 
-/// Returns the resource limit that caused this error of fork or exec; `None` for other causes.
+/// Returns the resource limit that made fork or exec fail with this error, if any.
 pub fn process_limit(error: &Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::AGAIN => Some("process limit reached (EAGAIN)"),

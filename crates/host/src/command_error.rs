@@ -14,7 +14,7 @@ use crate::exit;
 pub struct CommandError {
     /// Exit code of the command.
     pub exit: u8,
-    /// The failed operation, or the wrong state.
+    /// The operation that failed, or the state that is wrong.
     pub what: String,
     /// The cause, unless `what` contains it.
     pub cause: Option<String>,
@@ -33,7 +33,8 @@ impl CommandError {
         }
     }
 
-    /// Returns a converter for the cause of a failed operation, such as "start the event loop".
+    /// Returns a function that converts the cause of a failed `operation`, such as "start the event
+    /// loop", into an error.
     pub fn failed<E: Into<Box<dyn Error + Send + Sync>>>(
         exit: u8,
         operation: &str,
@@ -81,7 +82,8 @@ impl fmt::Display for CommandError {
         let problem = self.problem();
         f.write_str(&problem)?;
         match &self.remedy {
-            // On the last line of a long cause, the remedy would seem part of that line.
+            // On the last line of a cause with several lines, the remedy would look like part of
+            // the cause.
             Some(remedy) if problem.contains('\n') => write!(f, "\n  to fix: {remedy}"),
             Some(remedy) => write!(f, "; to fix: {remedy}"),
             None => Ok(()),
@@ -111,7 +113,7 @@ mod tests {
         assert_eq!(error.problem(), "cannot write a: disk full");
         let expected = "cannot write a: disk full; to fix: make room";
         assert_eq!(error.to_string(), expected);
-        // Errors show words instead of the number of a system error.
+        // Errors show the text of a system error, not its number.
         let error = CommandError::failed(1, "open a")(io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot open a: permission denied");
     }

@@ -6,7 +6,7 @@ pub use leasehold_clock::duration::{short, shown};
 
 /// Parses a duration with its unit, between two bounds. The error describes the accepted values.
 pub fn parse_duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    // A longer text or number is a mistake, and could overflow the parser's sum.
+    // A longer text or number is a mistake, and could overflow the sum that the parser computes.
     const LENGTH_MAX: usize = 32;
     const DIGITS_MAX: usize = 9;
     const EXPECTED: &str = "expected a duration such as \"500ms\", \"18s\" or \"1m30s\"";

@@ -4,11 +4,11 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{CommandError, exit};
 
-/// Minimum of `ulimit -n`, the limit of open files. A daemon of a replica set with three members
-/// needs about 40.
+/// Minimum number of open files (`ulimit -n`). A daemon of a replica set with three members needs
+/// about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Rejects a low limit of open files, before a later step fails with a misleading error.
+/// Rejects a low limit of open files at the start, because later errors would be misleading.
 pub fn check() -> Result<(), CommandError> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(

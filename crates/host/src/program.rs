@@ -24,7 +24,7 @@ enum NotExecutable {
     Interpreter(PathBuf),
 }
 
-/// Fails with the exit code of a shell if exec would not find the program, or not execute it.
+/// Fails with the exit code of a shell if exec would not find or not execute the program.
 pub fn check_executable(program: &OsStr) -> Result<(), CommandError> {
     let Err(unusable) = found(program, env::var_os("PATH").as_deref()) else {
         return Ok(());
@@ -35,7 +35,7 @@ pub fn check_executable(program: &OsStr) -> Result<(), CommandError> {
     };
     let why = match unusable {
         NotExecutable::Program(errno) => not_executable(program, &io::Error::from(errno)),
-        // A carriage return at the end of the first line would be invisible.
+        // Quoted, because a carriage return at the end of the name would otherwise be invisible.
         NotExecutable::Interpreter(path) => format!("its interpreter {path:?} does not exist"),
     };
     let what = format!("cannot execute {}", program.display());
@@ -57,7 +57,7 @@ fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), NotExecutable> {
             // Without faccessat2 (before Linux 5.8), the check ignores ambient capabilities.
             Err(Errno::ACCESS) if !may_be_executable(&candidate) => is_denied = true,
             Ok(()) | Err(_) => match interpreter::missing(&candidate) {
-                // exec fails with ENOENT, and the search continues.
+                // Here exec fails with ENOENT, and the search continues in the next directory.
                 Some(missing) => lacking = Some(missing),
                 // Only exec itself can decide.
                 None => return Ok(()),

@@ -5,9 +5,9 @@ use super::{
     Timings, Token,
 };
 
-/// Maximum number of pending acquisitions, of ended claims, and of revisions that an adopted
-/// acquisition may have in the store. A read of the document resolves all of them. If this limit
-/// drops a claim, the candidate waits for its expiry.
+/// Maximum number of pending acquisitions, of ended claims, and of possibly stored revisions of an
+/// adopted acquisition. A read of the document resolves all of them. If a claim is dropped because
+/// of this limit, the candidate waits for the claim's expiry.
 pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -20,13 +20,13 @@ pub(super) struct OpenClaims {
     pub(super) unconfirmed: Option<Claim>,
 }
 
-/// The claim of the status directory's previous process, which has provably exited. This process
-/// takes over from the claim, or releases it. Late writes of the exited process may still be
-/// applied, so each release names the revision that was read last.
+/// The claim of the status directory's previous process, which has provably exited. The current
+/// process takes over from the claim, or releases it. Late writes of the exited process may still
+/// be applied, so each release names the revision that was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ExitedClaim {
     pub(super) claim: Claim,
-    /// Until this instant, an unsupervised workload may have read that the exited process leads.
+    /// Until this instant, an unsupervised workload may still trust that the exited process leads.
     pub(super) demoted_at: BootTime,
 }
 
@@ -227,9 +227,9 @@ impl Attempt {
         }
     }
 
-    /// Records that a document contradicts this acquisition: the document shows another claim with
-    /// an equal or higher token, or a newer state. Events prove nothing, because they may mix two
-    /// documents.
+    /// Marks this acquisition as overtaken if the document shows another claim with an equal or
+    /// higher token, or a newer state. An event never proves a rollback, because it may combine
+    /// this token with an older holder.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // If the revision has not changed, an operator may have raised the token.
         if self.holds(lease) || lease.revision == self.replaces.0 {

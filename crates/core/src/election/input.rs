@@ -105,7 +105,7 @@ pub enum Watch {
     Alive,
     /// A hint that something may have changed. Hints may be late, repeated, false or lost.
     Hint,
-    /// A hint that the holder released the lease. No majority may have the release yet.
+    /// A hint that the holder released the lease. The release may not be majority-committed yet.
     Released(Released),
     /// The lease changed to this value, according to the events so far.
     Changed(Lease),

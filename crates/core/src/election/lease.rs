@@ -301,7 +301,7 @@ impl Reservation {
 
 /// Time that others wait for the standby: several times the latency of an event and a write.
 pub const HEAD_START: Duration = Duration::from_millis(50);
-/// Maximum number of [`HEAD_START`]s that a candidate of lower priority leaves to the standby.
+/// Maximum number of [`HEAD_START`]s that a candidate of lower priority waits for the standby.
 pub const HEAD_STARTS_MAX: u32 = 3;
 /// The longest reservation. A longer reservation is shortened to this duration.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);

@@ -107,8 +107,8 @@ pub struct Status {
     pub transitions: u64,
     /// Start of the current role.
     pub since: BootTime,
-    /// Reason for the role since `since`, if any; `None` before the first read, in an outage that did
-    /// not cause the loss of the lease, and for a follower after an outage.
+    /// Reason for the current role, if any. `None` before the first read, in an outage that did not
+    /// cause the loss of the lease, and for a follower after an outage.
     pub reason: Option<Reason>,
     /// The highest token this candidate has seen.
     pub token_highest: Token,

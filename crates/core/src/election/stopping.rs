@@ -15,7 +15,7 @@ pub(super) struct Stopping {
     pub(super) reason: Reason,
     pub(super) reserved_for: Option<Reservation>,
     files: Files,
-    /// Deadline of the release's wait for the pod's label, which may still say "leader".
+    /// Latest instant at which the release waits for the pod's label, which may still say "leader".
     pub(super) label_until: Option<BootTime>,
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,

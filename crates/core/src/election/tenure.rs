@@ -9,8 +9,8 @@ use super::{
 use crate::claim::{IN_FLIGHT_MAX, SentWrites, Turn, WriteState};
 
 /// Maximum number of unresolved renewals in the filter. With the default durations, a leader sends
-/// 18 renewals before its deadline. If the oldest renewal is dropped, leadership may end, but a
-/// second leader cannot arise.
+/// at most about 20 renewals before its deadline. If the oldest renewal is dropped, leadership may
+/// end, but a second leader cannot arise.
 const RENEWALS_MAX: usize = 256;
 
 /// Maximum length of a slot. Leaders send renewals at the beginning of a slot, so that the servers

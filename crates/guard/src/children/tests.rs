@@ -5,7 +5,7 @@ use super::*;
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
 /// Runs the test again in a separate process, and returns true in that process. In a process with
-/// other tests, a forked child would hold the locks of those tests until its exec.
+/// other tests, a forked child would hold the file locks of those tests until it calls exec.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -1,5 +1,5 @@
-//! The preparations of a guard that does not know its command yet: the code and memory that end CMD,
-//! and the sources of the guard's events.
+//! Prepares a guard that does not know its command yet. Loads the code that will end CMD into
+//! memory, and registers the sources of events.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};

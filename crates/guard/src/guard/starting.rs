@@ -1,4 +1,4 @@
-//! Starts a command, until its shim has executed the command or the guard has abandoned the start.
+//! Starts a command. The start ends when the shim executes the command or the guard abandons it.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -97,8 +97,8 @@ async fn ending(command: &mut GuardedCommand) {
     }
 }
 
-/// Returns true if the command does not count as gone, although everything that the daemon could
-/// read was read.
+/// Returns true if the command does not count as gone, even after the daemon has read everything
+/// that it can read.
 async fn is_unproven(command: &mut GuardedCommand) -> bool {
     tokio::time::timeout(Duration::from_millis(50), command.ended())
         .await

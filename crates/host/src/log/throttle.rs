@@ -1,4 +1,4 @@
-//! Limits the log lines about a lasting error to growing intervals.
+//! Logs a lasting error at growing intervals.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl ErrorThrottle {
         self.failed_after(Duration::ZERO, kind, code, now)
     }
 
-    /// Counts a failure that took `elapsed`. The error began when the first failed attempt began.
+    /// Counts a failed attempt that took `elapsed`. The error began when its first attempt began.
     pub fn failed_after(
         &mut self,
         elapsed: Duration,
@@ -92,7 +92,8 @@ impl ErrorThrottle {
         (due || new_kind).then(|| (now.since(since), self.failures))
     }
 
-    /// Ends the error. If the error was logged, returns its duration and the number of failures.
+    /// Records a success, which ends the error. If the error was logged, returns its duration and
+    /// the number of failures.
     pub fn over(&mut self, now: BootTime) -> Option<(Duration, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.logged).then(|| (now.since(since), self.failures))

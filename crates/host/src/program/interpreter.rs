@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The kernel recognizes a format by this many bytes of the file (BINPRM_BUF_SIZE).
+/// Number of bytes at the start of a file that the kernel reads to recognize its format
+/// (BINPRM_BUF_SIZE).
 const HEAD_LENGTH: usize = 256;
 const HEADERS_MAX: usize = 64 * 1024;
 const PATH_LENGTH_MAX: usize = 4096;
@@ -37,7 +38,7 @@ fn missing_with(program: &Path, handlers: &Handlers) -> Option<PathBuf> {
     (is_missing && !handlers.may_execute(program, &head)).then_some(named)
 }
 
-/// Reads the rest of a `#!` line. The kernel refuses a line that is cut within the name.
+/// Reads the rest of a `#!` line. The kernel refuses a line that is truncated within the name.
 fn interpreter(line: &[u8], is_complete: bool) -> Option<&[u8]> {
     let start = line.iter().position(|byte| !b" \t".contains(byte))?;
     let line = &line[start..];
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(named(&program), None);
         let loader = b"/lib64/ld-linux-x86-64.so.2\0";
         let start = program.windows(loader.len()).position(|at| at == loader);
-        // Other processors and static programs have other loaders.
+        // Programs for other processors have other loaders, and static programs have none.
         let Some(start) = start else { return };
         program[start + 1] = b'L';
         let found = named(&program);

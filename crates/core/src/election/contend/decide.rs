@@ -225,7 +225,7 @@ impl Contender {
         self.view.next_token(lease).is_some()
     }
 
-    /// Returns the earliest instant of a release. Before, the workload may not have noticed the
+    /// Returns the earliest instant of a release. Until then, the workload may not have noticed the
     /// loss of leadership, or another candidate may still lead after a rollback.
     pub(super) fn release_from(&self) -> BootTime {
         let noticed = self.workload.drain.map(|drain| drain.until);

@@ -77,8 +77,8 @@ impl Contender {
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        // Other reasons need no cooldown, because an unhealthy candidate stays out until its
-        // workload is healthy, and a leader that gave way contends again after the reservation.
+        // Other reasons need no cooldown. An unhealthy candidate stays out until its workload is
+        // healthy, and a leader that gave way waits for the end of the reservation.
         let asked = matches!(stopped.reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
             self.cool_down(stopped.tenure.token, now);
@@ -87,7 +87,7 @@ impl Contender {
         self.end(&stopped.tenure, reason, stopped.reserved_for)
     }
 
-    /// Ends a claim. Without another reservation, the standby gets a head start.
+    /// Ends a claim. Without a `reservation`, the standby gets a head start.
     fn end(&self, tenure: &Tenure, reason: Reason, reservation: Option<Reservation>) -> EndedClaim {
         // While the lease is paused, no candidate may use a head start.
         let head_start = || (reason != Reason::Paused).then(|| head_start_of_standby(&self.view));
@@ -114,7 +114,7 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // Releases if the store recovers, once the workload has had time to notice (I6).
+            // If the store recovers, releases once the workload has had time to notice (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);

@@ -15,7 +15,7 @@ const SECTIONS: u32 = 8;
 /// divisor of the interval.
 const DRIFT_PARTS: u32 = 512;
 const _: () = assert!(SLOT_STEP_PARTS >= 2 * DRIFT_PARTS);
-/// Number of consecutive early renewals after which windows begin earlier.
+/// After this many consecutive early renewals, windows begin earlier.
 const EARLY_MAX: u32 = 4;
 /// Maximum number of times that the drift is doubled; more would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
@@ -81,7 +81,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the next time to read: within `retry` if a renewal is overdue; `None` if vacant.
+    /// Returns the next time to read, within `retry` if a renewal is overdue; `None` without a
+    /// holder.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

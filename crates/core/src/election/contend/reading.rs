@@ -86,8 +86,8 @@ impl LeaseReads {
         }
     }
 
-    /// Records an announced release, and schedules a read. A majority may have the release only
-    /// later, and the candidate that the lease is reserved for acquires first.
+    /// Records an announced release, and schedules a later read. By then, a majority should have
+    /// applied the release, and the candidate with the reservation should have acquired the lease.
     fn announce(&mut self, released: Released, now: BootTime) {
         if self
             .announced
@@ -103,7 +103,7 @@ impl LeaseReads {
         self.schedule.read_at(now + HEAD_START);
     }
 
-    /// Reads again at growing intervals, for at most `longest`, until the announced release shows.
+    /// Reads again at growing intervals, for at most `longest`, until a read shows the release.
     fn await_release(&mut self, lease: Option<&Lease>, longest: Duration, now: BootTime) {
         let Some(announced) = &self.announced else {
             return;
@@ -154,14 +154,15 @@ impl LeaseReads {
         }
     }
 
-    /// Reopens a stream that missed a change shown by the read, unless the stream is late.
+    /// Reopens a stream that missed a change shown by the read. A late stream is not reopened.
     fn judge_stream(&mut self, read: &ReadDocument, view: &LeaseView) -> Option<Effect> {
         if !read.note.checks_stream || self.is_late() {
             return None;
         }
         let unchanged = match (&read.found, &view.document) {
-            // Ignores the standby, because this candidate may only have assumed it. While following
-            // hints, also ignores renewals (the revision), because hints do not report renewals.
+            // Ignores the standby, because the view may contain only an assumption about it. While
+            // following hints, also ignores renewals (the revision), because hints do not report
+            // renewals.
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
@@ -178,7 +179,7 @@ impl LeaseReads {
     }
 
     fn follow(&mut self, following: Following, now: BootTime) {
-        // The stream omits earlier changes, so a read must be sent after the opening.
+        // The stream omits earlier changes, so the next read must be sent after the stream opened.
         self.following = following;
         self.schedule.in_flight = None;
         self.schedule.read_at(now);
@@ -210,7 +211,7 @@ impl Contender {
     }
 
     pub(crate) fn primary_changed(&mut self, leads: bool, turn: &mut Turn<'_>) {
-        // The open cursor stays on the member that it was opened on, and this member may lag now.
+        // The cursor stays on its member, which may lag now.
         turn.effects.extend(self.reads.reopen());
         if !leads && self.reads.schedule.due.is_some() {
             self.reads.schedule.read_at(turn.now);
@@ -235,8 +236,8 @@ impl Contender {
         self.reads.schedule.send(&self.view.marks, note, read);
     }
 
-    /// Reads even with an open stream, which may be stale: once per lease duration, or more often
-    /// without renewals.
+    /// Reads even while a stream is open, because the stream may be stale. Reads once per lease
+    /// duration, or sooner if the holder's renewals are missing.
     pub(super) fn check_stream(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if !self.reads.following.is_open() || self.reads.schedule.is_active() {
             return None;
@@ -254,7 +255,8 @@ impl Contender {
         None
     }
 
-    /// Returns the next time to read without reports: after the next expected renewal, if any.
+    /// Returns when to read if the source does not report renewals: after the next expected
+    /// renewal.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
         let phase = following.phase()?;
@@ -369,8 +371,8 @@ impl Contender {
         }
     }
 
-    /// Applies the reply to a write. If the reply is older than the view, either an event was
-    /// faster or the store was rolled back. Only a linearizable read can distinguish these cases.
+    /// Applies the reply to a write. If the reply is older than the view, either an event arrived
+    /// first or the store was rolled back. Only a linearizable read can distinguish these cases.
     pub(super) fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.rollback(&found).is_none() {
             self.reads.looked_at = turn.now;

@@ -9,8 +9,8 @@ use crate::election::claims::EndedClaim;
 use crate::election::{BootTime, Notice, Stopping};
 
 /// Maximum wait at a shutdown with `workload.ends_first`. Not zero, because a kubelet may restart
-/// only the sidecar. After the 0.5 s for the files and the label, and this wait, a kubelet leaves
-/// the sidecar half a second for the release.
+/// only the sidecar. The sidecar has 2 s: 0.5 s for the files and the label, this wait, and 0.5 s
+/// for the release.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -52,11 +52,12 @@ impl Contender {
     pub(crate) fn last_step(&mut self, turn: &mut Turn<'_>) -> LastStep {
         let now = turn.now;
         let busy = self.is_busy();
-        // A release does not wait for a read, even if the view is behind.
+        // A release does not wait for a read, even if the view is outdated.
         if !busy {
             self.keep_looking(turn);
         }
-        // A claim is released after its workload's end (I6), but a stuck workload may never end.
+        // A claim is released only after its workload ended (I6), but a stuck workload may never
+        // end.
         let stuck = self.workload.is_stuck();
         if self.workload.runs() && !stuck {
             return self.wait(None, turn);

@@ -1,8 +1,8 @@
 //! The standby is the follower that acquires first after a release, so that not all followers race.
 //! One follower registers with each leader; a follower of higher priority replaces the registered
 //! follower. The registration is only a hint. If the standby has exited, the other followers
-//! acquire the lease after a [`HEAD_START`], or after up to [`HEAD_STARTS_MAX`] at a lower
-//! priority.
+//! acquire the lease after one [`HEAD_START`]. Followers of lower priority wait for up to
+//! [`HEAD_STARTS_MAX`] head starts.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Contender {
         }
     }
 
-    /// Returns how long this candidate leaves a released lease to the reservation's candidate.
+    /// Returns how long this candidate waits for the reservation's candidate after a release.
     pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.jitter;
         match reservation.is_head_start() {
@@ -122,7 +122,7 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // A delayed event may hide the registration again, so this time remains after a success.
+        // Also applies after a success, because a delayed event may hide the registration again.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
@@ -172,8 +172,8 @@ impl Contender {
             match outcome {
                 Outcome::Applied(_) | Outcome::PrimaryOnly => {}
                 Outcome::Rejected => registration.vacancy = Some((vacancy, None)),
-                // A registration that was stored after all is shown by the stream or the next read;
-                // otherwise its repetition is rejected.
+                // If the registration was stored after all, the stream or the next read shows it.
+                // Otherwise, the store rejects the repeated registration.
                 Outcome::Failed | Outcome::Unknown => {
                     registration.vacancy = Some((vacancy, Some(self.me.retry_at(turn))));
                 }

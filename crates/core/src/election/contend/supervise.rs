@@ -103,7 +103,8 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns the latest time of a release that waits for an exit: at most the claim's expiry.
+    /// Returns when a release should stop waiting for an exit: at the latest when the claim
+    /// expires.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }

@@ -253,8 +253,8 @@ impl Contender {
                     // Released again if a read shows that the release was rolled back.
                     false => self.claims.unconfirmed = Some(claim),
                 }
-                // The reply to a read in flight may predate the release. In a head start, the successor
-                // has usually acquired the lease.
+                // The reply to a read in flight may predate the release. During the head start, the
+                // successor usually acquires the lease.
                 self.reads.schedule.in_flight = None;
                 self.reads.read_before_write(turn.now + HEAD_START);
             }
@@ -285,7 +285,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. The holder of a document seen meanwhile may still lead.
+    /// Handles a created document. If another document was seen meanwhile, its holder may still
+    /// lead.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,
