@@ -45,7 +45,7 @@ use tenure::{RenewalReply, Tenure};
 ///
 /// After each [`handle`](Self::handle), carry out all effects of [`next_effect`](Self::next_effect)
 /// in order, and publish [`status`](Self::status). Pass [`Input::Tick`] at
-/// [`next_wakeup`](Self::next_wakeup). If a passed time is earlier than the previous time, the
+/// [`next_wakeup`](Self::next_wakeup). If `now` is earlier than in the previous call, the
 /// previous time applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {

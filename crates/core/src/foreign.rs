@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// Reason why a document is foreign: it is not a lease, or not a lock, of this schema, and must not
-/// be changed (I11).
+/// Reason why a document is not the expected lease or lock of this schema. A foreign document must
+/// not be changed (I11).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ForeignDocument {

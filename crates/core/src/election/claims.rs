@@ -26,7 +26,8 @@ pub(super) struct OpenClaims {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ExitedClaim {
     pub(super) claim: Claim,
-    /// Until this instant, an unsupervised workload may still trust that the exited process leads.
+    /// Until this instant, an unsupervised workload may have read in a status file that the exited
+    /// process leads.
     pub(super) demoted_at: BootTime,
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// The shortest lease duration that a holder may declare.
 pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
-/// The longest lease duration that a valid holder declares.
+/// The longest lease duration that a holder may declare.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
 /// The shortest accepted interval or timeout. A shorter value would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ pub(super) struct ClaimWrites {
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
     /// Number of calls before the claim was first seen. Only later calls can prove that it is gone.
     present: Option<u64>,
-    /// True if a revision was forgotten that may be stored.
+    /// True if a revision that may be stored was forgotten.
     pub(super) forgotten: bool,
     pub(super) declared: bool,
 }

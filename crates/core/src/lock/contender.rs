@@ -32,8 +32,8 @@ use waiting::{Waiting, WaitingPlace, renewal_after};
 /// After each [`handle`](Self::handle), carry out all effects of
 /// [`next_effect`](Self::next_effect), and publish [`status`](Self::status). Pass
 /// [`LockInput::Tick`] at [`next_wakeup`](Self::next_wakeup). Check
-/// [`authority_at`](Self::authority_at) before each external effect of the work. If a passed time
-/// is earlier than the previous time, the previous time applies.
+/// [`authority_at`](Self::authority_at) before each external effect of the work. If `now` is
+/// earlier than in the previous call, the previous time applies.
 #[derive(Debug, Clone)]
 pub struct LockContender {
     state: State,
@@ -68,7 +68,8 @@ impl LockContender {
 
     /// Applies one input at `now`, and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: LockInput, random: &mut dyn Randomness) {
-        // Calls may be out of order: one caller may read the clock first, but get the mutex last.
+        // Calls may be out of order, because the first caller to read the clock may get the mutex
+        // last.
         self.now = self.now.max(now);
         let now = self.now;
         let mut effects = std::mem::take(&mut self.outbox);
@@ -191,7 +192,7 @@ impl LockContender {
 
     fn primary_changed(&mut self, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
-        // The open cursor stays on the member that it was opened on, and this member may lag now.
+        // The cursor stays on its member, which may lag now.
         if exchange.stream.requested && exchange.stream.open {
             exchange.follow(turn);
         }
@@ -349,7 +350,7 @@ impl LockContender {
             let busy = exchange.busy();
             return self.finish(busy, turn);
         } else {
-            // A granted entry needs no stream if it only has to declare its minimum hold.
+            // A granted entry that only has to declare its minimum hold needs no stream.
             let declares = place.granted && exchange.options.min_hold != MinHold::NONE;
             if !exchange.stream.requested && !declares {
                 exchange.follow(turn);

@@ -82,7 +82,7 @@ pub struct LockDocument {
     pub token: Token,
     /// Number of slots; 0 for a lock with exclusive and shared modes.
     pub slots: u32,
-    /// Name of each slot's newest owner. That owner gets the slot again if it is free.
+    /// Name of each slot's newest owner. A returning owner gets its slot back if the slot is free.
     pub slot_owners: Vec<Option<Identity>>,
     /// Entries that hold the lock or were granted it.
     pub holders: Vec<Entry>,

@@ -56,7 +56,7 @@ pub enum LockMode {
     Exclusive,
     /// Shared with other readers.
     Shared,
-    /// One of this many slots. All contenders of a lock must use an equal number.
+    /// One of this many slots. All contenders for a lock must use the same number.
     Slot(Slots),
 }
 

@@ -100,7 +100,7 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The new bound depends on the store's clock, so the earlier bound applies.
+                    // The new end depends on the store's clock, so the earlier end applies.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -153,7 +153,8 @@ impl Observation {
         }
     }
 
-    /// If both observed an equal version, keeps the earlier start; otherwise, the later version.
+    /// If both observed the same version, keeps the earlier start; otherwise keeps the later
+    /// version.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

@@ -41,7 +41,7 @@ fn the_other_candidates_read_from_the_head_start_until_the_release_shows() {
     for late in [READ_AFTER, 2 * READ_AFTER, 4 * READ_AFTER] {
         assert_eq!(b.wake(), at(2) + millis(late));
         assert_eq!(b.waiting(), ["read"]);
-        // No majority has the release yet.
+        // The release is not majority-committed yet.
         b.answer(at(2) + millis(late), &mut before);
     }
     b.run(at(2) + millis(8 * READ_AFTER), &mut stored);

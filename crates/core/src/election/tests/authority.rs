@@ -160,7 +160,7 @@ fn i4_an_acknowledgement_that_waited_in_a_frozen_process_does_not_revive_a_claim
     a.tick(at(15));
     let (renew, applied) = a.perform(&mut stored);
     // The process is frozen past its deadline, and the reply is its next input. The renewal was
-    // sent at 15 s, so 15 s + 18 s would be in the future.
+    // sent at 15 s, so it would extend authority to 33 s if its reply counted.
     a.reply(at(20), renew, applied);
     assert!(!a.leads(at(20)));
     assert_eq!(a.reason(), Some(Reason::Deadline));

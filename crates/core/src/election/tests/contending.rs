@@ -70,7 +70,8 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
 #[test]
 fn i8_an_unresponsive_stream_costs_latency_never_safety() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // b receives no event and no reply to its reads. Its takeover of the old revision is rejected.
+    // b receives no event and no reply to its reads. Its takeover names the old revision, so the
+    // store rejects it.
     for second in 1..=24 {
         a.run(at(second), &mut stored);
         b.tick(at(second));
@@ -187,7 +188,7 @@ fn the_same_identity_proves_nothing() {
     b.open_stream(at(1), &mut stored);
     b.run(at(24), &mut stored);
     assert_eq!(b.count("take_over"), 0);
-    // Without authority, the candidate's own name would mislead.
+    // Without authority, the candidate must not show its own name as the holder's.
     assert_eq!(b.election.status().holder, None);
 }
 

@@ -477,7 +477,7 @@ fn a_label_that_is_not_changed_in_time_delays_a_release_and_does_not_prevent_it(
     assert_eq!(a.notices, [], "the files are not stuck");
 }
 
-/// The files were demoted in time, so the file is not stuck.
+/// The files were demoted in time, so they are not stuck.
 #[test]
 fn a_shutdown_releases_in_spite_of_a_label_that_is_never_changed() {
     let (mut a, mut stored) = labelled();

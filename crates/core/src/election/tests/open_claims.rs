@@ -229,9 +229,8 @@ fn a_candidate_with_nothing_open_exits_at_once() {
     assert!(a.exited, "a does not wait for its first read");
 }
 
-/// Checks that a candidate that got a signal during its acquisition released the claim without
-/// leading, and that the candidate does not lead before the end of the cooldown that began at
-/// `since`.
+/// Checks a candidate that got a signal during its acquisition. It must have released the claim
+/// without leading, and must not lead before the cooldown that began at `since` has ended.
 fn was_cancelled(b: &mut Node, since: BootTime, stored: &mut Stored) {
     assert_eq!(stored.lease().holder, None, "released");
     assert_eq!(stored.history[0].reason, Reason::Requested);

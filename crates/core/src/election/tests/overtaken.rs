@@ -155,8 +155,8 @@ fn i3_an_acquisition_after_which_a_higher_token_was_seen_never_leads() {
     }
 }
 
-/// The candidate sends no release, because a candidate that has not noticed the rollback would then
-/// acquire the lease.
+/// The candidate sends no release. Otherwise, another candidate that has not noticed the rollback
+/// would acquire the lease.
 #[test]
 fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     let (mut b, mut stored, call, outcome) = overtaken_by(token(2), false);
@@ -166,8 +166,8 @@ fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     assert!(b.exited && stored.lease().holder.is_some());
 }
 
-/// A late reply shows a claim, and the store then restores an older document. The candidate can
-/// notice the restore only by a read.
+/// A late reply shows a claim, and the store then restores an older document. Only a read can show
+/// the restore to the candidate.
 #[test]
 fn i1_a_late_reply_that_shows_a_later_document_precedes_a_read() {
     let (_, mut b, stored) = leader_and_follower();

@@ -37,7 +37,7 @@ fn a_read_with_ones_own_revision_hurries_nothing() {
     let (mut a, mut stored) = leader("a", at(0));
     a.reread(at(1), &mut stored);
     assert_eq!(a.count("renew"), 0);
-    // If another revision is shown, `a` renews, because only a rejection proves the loss.
+    // If a read shows another revision, `a` renews, because only a rejection proves the loss.
     stored.rewrite();
     a.reread(at(2), &mut stored);
     assert_eq!((a.count("renew"), a.leads(at(2))), (1, false));

@@ -26,7 +26,7 @@ fn a_follower_without_a_stream_goes_on_reading() {
     let mut b = Node::served("b", at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
     b.run(at(10), &mut stored);
-    // There is one read at the start, then one per second within the jitter.
+    // The candidate reads once at the start, then once per second with jitter.
     let reads = b.count("read");
     assert!((9..=13).contains(&reads), "{reads} reads");
 }

@@ -224,7 +224,7 @@ fn an_idle_stream_is_contact_enough() {
     assert_eq!(a.role(), Role::Unknown);
 }
 
-/// The stream still reports at the pace of the old durations.
+/// The old stream still answers at intervals that suit the old durations.
 #[test]
 fn a_shorter_lease_duration_does_not_make_the_last_answer_old() {
     let (mut a, mut stored) = leader("a", at(0));

@@ -255,7 +255,8 @@ fn shown(
             exchange.reads.doubt(turn.now);
             return Consequence::Unchanged;
         }
-        // The call was sent before the claim was known to be stored, so the reply may be older.
+        // The call was sent before the claim was known to be stored, so the reply may predate the
+        // claim.
         EntryPlace::Absent if writes.is_present() => {
             exchange.reads.again(turn.now);
             return Consequence::Unchanged;

@@ -16,7 +16,7 @@ use crate::lock::{
 
 /// Delay between the evictions of successive waiters. Covers several round trips to a nearby store.
 const STAGGER: Duration = Duration::from_millis(200);
-/// Highest position that increases the delay. Bounds the time to evict an expired entry.
+/// Highest position that increases the delay, so that an expired entry is evicted in bounded time.
 const STAGGERED_MAX: usize = 8;
 /// Maximum number of evictions of unknown outcome that await a late reply.
 const UNANSWERED_MAX: usize = 4;
@@ -351,7 +351,7 @@ impl Evictions {
                 let entries = eviction.entries.into_iter();
                 evicted.extend(entries.filter(|e| gone(e.0)).map(|e| e.1));
             }
-            // No entry matched, so the wait for each entry restarts.
+            // No entry matched, so the contender waits again for each entry to expire.
             LockOutcome::Rejected if was_in_flight => {
                 view.observations
                     .forget(eviction.entries.iter().map(|(claim, _)| *claim));

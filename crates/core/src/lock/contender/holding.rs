@@ -84,7 +84,7 @@ impl Holding {
         turn: &mut LockTurn<'_>,
     ) -> Option<BootTime> {
         let in_flight = exchange.writes.sent.in_flight();
-        // A confirmation does not wait for the reply to a write that was sent before the grant.
+        // A confirmation is sent even if a write from before the grant is unanswered.
         let free = in_flight == 0 || (self.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if self.hurry && in_flight < IN_FLIGHT_MAX {
             Some(turn.now)
@@ -117,7 +117,7 @@ impl Holding {
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
-            // Acknowledgements of writes before the newest write prove nothing.
+            // A newer write was acknowledged before, so this acknowledgement extends nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let is_current = match self.acknowledged(write, &lock, exchange, turn.now) {
@@ -133,7 +133,7 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // A newer write may have overtaken any renewal but the newest.
+            // A newer write may have overtaken any other renewal.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.sent.is_newest(write.call) =>

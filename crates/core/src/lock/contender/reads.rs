@@ -91,7 +91,8 @@ pub(super) struct ClaimStream {
     pub(super) open: bool,
     /// Number of calls sent before the stream was opened. Replies to these calls may miss a change.
     opened_after: u64,
-    /// Number of calls sent before the stream reported a grant of the claim, if it did.
+    /// Number of calls sent before the stream reported a grant of the claim; `None` without a
+    /// report.
     pub(super) granted_after: Option<u64>,
 }
 
@@ -112,7 +113,8 @@ impl ClaimStream {
 
     pub(super) fn opened(&mut self, since_join: bool, calls: u64) {
         self.open = true;
-        // A read sent before the opening may miss a change, so a read must follow.
+        // A read that was sent before the stream opened may miss a change, so another read must
+        // follow.
         self.opened_after = if since_join { 0 } else { calls };
     }
 

@@ -111,7 +111,7 @@ fn a_token_lowered_before_a_confirmation_neither_grants_the_lock_nor_aborts() {
         ..fixture.document().clone()
     });
     fixture.pass(seconds(2));
-    // The next contender would get this token too.
+    // The next contender would get the same token.
     assert_eq!(fixture.token(a), None);
     fixture.pass(seconds(60));
     assert_eq!(fixture.token(a), Some(2));
