@@ -95,7 +95,7 @@ pub struct Elector {
 #[non_exhaustive]
 pub enum ElectorError {
     /// The candidate no longer leads, but the release was not confirmed. A stuck workload or status
-    /// file may have prevented the release. The lease expires by itself.
+    /// file may have prevented it. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -243,8 +243,8 @@ impl Elector {
 }
 
 /// Returns how far the wall clock is ahead of the boot clock. If the wall clock is changed after
-/// this call, this process renews outside the slots of other processes, which only increases the
-/// load of the servers.
+/// this call, this process renews outside the slots of other processes. This only increases the
+/// load on the servers.
 fn wall_clock_ahead() -> Duration {
     let booted = Duration::from_nanos(boot_now().as_nanos());
     let wall = wall_now().duration_since(UNIX_EPOCH);

@@ -92,7 +92,7 @@ pub(crate) trait Host: Send + 'static {
     type End: Send;
     type Result: Send + 'static;
 
-    /// Carries out an effect. Returns the effect's content if this effect was the last.
+    /// Carries out an effect. If this effect was the last, returns the result that it contains.
     fn carry_out(
         &mut self,
         effect: <Self::Machine as Machine>::Effect,

@@ -38,9 +38,10 @@ pub struct LockerOptions {
     pub name: ResourceName,
     /// The requested mode; exclusive by default.
     pub mode: LockMode,
-    /// Minimum time to hold the lock, even if the work ends or the process dies.
+    /// Minimum time to hold the lock, even if the work ends or the process exits.
     pub min_hold: MinHold,
-    /// For exclusive locks: skips work that succeeded recently ([`End::Skipped`]); records success.
+    /// For exclusive locks: skips work that succeeded recently ([`End::Skipped`]), and records
+    /// success.
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
@@ -139,7 +140,8 @@ pub enum LockError {
         /// The reason.
         failure: Failure,
     },
-    /// [`Lock::once_per`] on a shared lock, where several holders could begin before one succeeds.
+    /// [`Lock::once_per`] was used with a lock that is not exclusive. Several holders could begin
+    /// the work before one succeeds.
     #[error("lock not acquired: once_per requires an exclusive lock")]
     NotExclusive,
     /// The lock cannot be acquired without waiting.
@@ -202,8 +204,8 @@ fn with_slots(has: u32) -> String {
     }
 }
 
-/// A running contender for one lock. If the runtime still runs, dropping the handle leaves the
-/// queue or releases the lock.
+/// A running contender for one lock. Dropping the handle leaves the queue or releases the lock, if
+/// the runtime is still running.
 ///
 /// Authority can end at any instant, so call [`Locker::authority`] before each external effect.
 #[derive(Debug)]

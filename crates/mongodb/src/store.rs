@@ -36,9 +36,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Publishes the workload's health to operators. Informational.
     fn set_healthy(&self, healthy: bool);
 
-    /// Answers the newest roll call, with the candidate's status at the time of sending. A status
-    /// read earlier could be outdated: if the answer to an earlier roll call is still being sent,
-    /// this answer is delayed, and the candidate may have lost its authority by then.
+    /// Answers the newest roll call. The answer may have to wait for an earlier answer, so the
+    /// candidate's status is read only when the answer is sent.
     fn answer_roll_call(&self, status: watch::Receiver<Status>);
 }
 
@@ -85,11 +84,11 @@ pub struct Failure {
     /// The cause and the remedy without names of servers or users; empty if [`Failure::kind`] says
     /// enough.
     pub public: Box<str>,
-    /// The condition for a retry to succeed.
+    /// The condition that lets a retry succeed.
     pub retry: RetryPolicy,
 }
 
-/// The condition for a retry of a failed operation to succeed.
+/// The condition that lets a retry of a failed operation succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
@@ -136,7 +135,7 @@ impl Failure {
         self
     }
 
-    /// Sets the condition for a retry to succeed.
+    /// Sets the condition that lets a retry succeed.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
@@ -223,9 +222,9 @@ impl StoreInfo {
     }
 }
 
-/// Explains that a document is not a `wanted` (lease or lock) of this version. The remedy for a
-/// newer or damaged document must not rename one replica's lease, because two replicas would then
-/// lead.
+/// Explains that a document is not a `wanted` (lease or lock) of this version. For a newer or
+/// damaged document, the remedy must not be another lease name, because one replica could then lead
+/// under each name.
 pub fn foreign_document(why: &ForeignDocument, wanted: &str) -> String {
     match why.is_of_other_kind() {
         true => format!("{why}; choose another {wanted} name"),

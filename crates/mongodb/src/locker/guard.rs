@@ -123,8 +123,8 @@ impl Lock {
         self.within(Duration::MAX, false).await
     }
 
-    /// Waits at most `wait` for the lock. If the lock is not granted by then, leaves the queue, waits
-    /// up to two `operation_timeout`s for MongoDB, and fails.
+    /// Waits at most `wait` for the lock. If the lock is not granted by then, leaves the queue and
+    /// fails. Leaving takes up to two `operation_timeout`s.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
         self.within(wait, false).await
     }
@@ -253,7 +253,7 @@ impl LockGuard {
     }
 
     /// Releases the lock after its work has ended, and waits until MongoDB acknowledges the
-    /// release. Fails if the lock was lost, or without an acknowledgement for a lease duration.
+    /// release. Fails if the lock was lost, or if no acknowledgement arrives for a lease duration.
     pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
         self.released().await

@@ -10,7 +10,7 @@ use leasehold_core::lock::{LockNotice, LockStatus, Standing};
 #[derive(Debug, Clone, Default)]
 pub struct StoreHealth {
     reads: Option<ConsecutiveFailures>,
-    /// The failing writes. Successful reads do not clear them, as a server may refuse only writes.
+    /// The failing writes. Kept after a successful read, because a server may refuse only writes.
     writes: Option<ConsecutiveFailures>,
     queue_full: bool,
     /// End of the wait after a rollback of the document.
@@ -98,7 +98,7 @@ impl StoreHealth {
     }
 
     /// True if other contenders, not MongoDB, keep this contender from the lock. Once calls have
-    /// failed for `renew_deadline`, the known holders may be outdated, because their calls may have
+    /// failed for `renew_deadline`, the known holders no longer count, because their calls may have
     /// failed as well.
     pub(super) fn is_kept_by_others(
         &self,

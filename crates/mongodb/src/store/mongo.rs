@@ -158,7 +158,7 @@ impl MongoStore {
             Some(_) => None,
         };
         let concern = match released {
-            // The successor's acquisition is acknowledged only if a majority has the release too.
+            // A majority acknowledges the successor's acquisition only together with this release.
             Some(_) => connection::by_primary(),
             None => deployment.write_concern(),
         };
@@ -234,7 +234,7 @@ impl LeaseInner {
     }
 
     /// Reports roll calls in the order of the other events, so that the candidate answers only
-    /// after it has applied the pauses and requests before the roll call.
+    /// after it has applied the earlier pauses and requests.
     async fn report_roll_calls(&self) {
         let mut newest = self.roll_call.subscribe();
         newest.mark_changed();
@@ -246,7 +246,7 @@ impl LeaseInner {
     }
 
     /// Answers roll calls one at a time, over one connection. If several arrive in the meantime,
-    /// answers only the newest, because an unanswered roll call merely omits this candidate.
+    /// answers only the newest. An unanswered roll call merely omits this candidate.
     async fn answer_roll_calls(&self) {
         let (name, identity) = (self.lease.as_str(), &self.deployment.options.identity);
         let mut newest = self.answer.subscribe();
@@ -265,7 +265,8 @@ impl LeaseInner {
         }
     }
 
-    /// Reopens the source while the deployment is busy and hints are missing, to create them.
+    /// Reopens the source if the deployment is busy and lacks the collection of hints, to create
+    /// it.
     async fn create_hints_when_busy(&self) {
         let mut busy = self.deployment.busy.subscribe();
         while busy.wait_for(|busy| *busy).await.is_ok() {

@@ -104,8 +104,8 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // The next process on this directory must know the claim, but not a token that no document
-        // has shown, because a store that never had this token would seem rolled back.
+        // The next process on this directory must know the claim. It must not know a token that no
+        // document has shown, because a store without this token would then seem rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {

@@ -207,7 +207,8 @@ impl Exchange {
         None
     }
 
-    /// Lets a holder evict, because with frequent acquisitions no waiter waits long enough.
+    /// Lets a holder evict, because with frequent acquisitions no waiter waits until an entry
+    /// expires.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);

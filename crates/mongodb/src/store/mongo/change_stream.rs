@@ -1,7 +1,8 @@
 //! The change stream of one lease. Events are only hints.
 //!
 //! An update event lists only the changed fields, which are applied to the newest known document.
-//! An event older than the document is harmless, because no write on its revision succeeds.
+//! An event older than the document is harmless, because no write that expects its revision
+//! succeeds.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use super::{MongoStore, delta, document, lock, roll_call};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{Found, Watch};
 
-/// Logged once, because change streams then cost the servers more CPU than hints.
+/// Replaces the refusal's message on a busy deployment, because change streams then cost the
+/// servers more CPU than hints.
 const BUSY: &str = "MongoDB is busy, but hints cannot be used";
 
 impl StreamHandler for MongoStore {

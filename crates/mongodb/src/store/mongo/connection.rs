@@ -49,7 +49,7 @@ pub(super) struct Deployment {
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     pub(super) info: watch::Sender<Option<StoreInfo>>,
-    /// Created at first use, because a name that cannot be resolved yet must not end the process.
+    /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: Mutex<Option<ConnectedClient>>,
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
@@ -182,7 +182,7 @@ impl Deployment {
         Ok(database.collection(&self.options.collection))
     }
 
-    /// Nothing is sent, because the caller stopped waiting before a server was reached.
+    /// Nothing was sent, because the caller stopped waiting before a server was reached.
     fn late(&self) -> SendError {
         let why = match self.servers.known().caused() {
             causes if causes.is_empty() => {
@@ -232,7 +232,8 @@ impl Deployment {
         Ok(update.write_concern(concern).await?)
     }
 
-    /// Also returns the operation time. A change stream from then on reports every later write.
+    /// Also returns the operation time. A change stream that starts at this time reports every
+    /// later write.
     pub(super) async fn timed_update(
         self: &Arc<Self>,
         filter: Document,

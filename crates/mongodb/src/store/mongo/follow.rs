@@ -20,7 +20,7 @@ use leasehold_core::election::{Released, Timings};
 const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// Interval between attempts while change streams are refused, because a right may be granted.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// Consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
+/// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;
 /// Maximum size of a part of an event. For a larger part, the document is read instead.
 const PART_MAX: i32 = 128 * 1024;
@@ -52,8 +52,8 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
 
     fn deployment(&self) -> &Arc<Deployment>;
     fn pipeline(&self) -> Vec<Document>;
-    /// Returns the operation time at which the next stream starts. `None`, the default, means after
-    /// the newest majority write.
+    /// Returns the operation time at which the next stream starts. By default (`None`), the stream
+    /// starts after the newest majority-committed write.
     fn since(&self) -> Option<Timestamp> {
         None
     }
@@ -157,7 +157,7 @@ pub(super) async fn watch(handler: impl StreamHandler, reopen: &Notify) {
             () = tokio::time::sleep(pause) => {}
             () = reopen.notified() => {}
             // A new client has logged in, perhaps with different rights. While another replica set
-            // answers than at the start, each retry of a call creates a client.
+            // answers, new clients are ignored, because each retry of a call creates a client.
             Ok(()) = clients.changed(), if !is_elsewhere => {}
         }
     }

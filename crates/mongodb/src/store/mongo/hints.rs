@@ -80,7 +80,8 @@ impl Hints {
         }
     }
 
-    /// Returns whether hints are left, if `operation` declares this; otherwise `None`.
+    /// Returns true if the candidate will write hints, and false if not; `None` if `operation` does
+    /// not declare this.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -104,7 +105,7 @@ impl Hints {
         lock(&self.state).declared = leaves_hints;
     }
 
-    /// True if the source should change because the holder started or stopped leaving hints.
+    /// True if the source should change because the holder started or stopped writing hints.
     pub(super) fn should_change(&self, lease: &Document) -> bool {
         let mut state = lock(&self.state);
         let Ok(holder) = lease.get_document("holder") else {
@@ -175,9 +176,10 @@ impl Hints {
         Ok(Some(opened?).filter(|_| is_wanted))
     }
 
-    /// Returns what the hint of this operation announces. Announces only a release for a named
-    /// successor, only if its hint can be inserted, and each claim once: a majority acknowledges
-    /// each further release, so that its rejection is final and the retries are not a busy loop.
+    /// Returns the release that the hint of this operation announces. Announces only a release for
+    /// a named successor, and only if its hint can be inserted. Announces each claim only once. A
+    /// majority must acknowledge every further release, so that its rejection is final and retries
+    /// do not form a busy loop.
     pub(super) fn announce(&self, operation: &Operation) -> Option<Released> {
         let Operation::Release {
             claim,
@@ -285,7 +287,7 @@ impl From<Error> for HintsRefusal {
 }
 
 impl HintsRefusal {
-    /// True if retries keep failing until an operator changes the cause.
+    /// True if retries fail until an operator removes the cause.
     fn is_final(&self) -> bool {
         let Self::Error(error) = self else {
             return true;
@@ -327,7 +329,8 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Leaves a hint for an operator. Ignores errors: without a hint, followers merely read later.
+/// Inserts a hint on behalf of an operator. Ignores errors, because without a hint followers only
+/// read later.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {

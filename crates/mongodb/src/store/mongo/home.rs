@@ -73,8 +73,8 @@ pub(super) fn canonical(address: impl ToString) -> String {
 pub(super) struct Home {
     pub(super) deployment: watch::Sender<Option<DeploymentId>>,
     known: Option<KnownHome>,
-    /// The command that an operator can simply restart to use another deployment, because the
-    /// command does not contend; `None` for candidates and locks.
+    /// The command that an operator can restart to use another deployment, because it does not
+    /// contend; `None` for candidates and locks.
     pub(super) restart: Option<&'static str>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
@@ -167,7 +167,7 @@ impl Home {
 
     fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
         self.found = None;
-        // A host name in the string may temporarily have resolved to a different server.
+        // A host name in the string may have resolved to a different server for a while.
         self.refused.take_if(|refused| refused == uri);
         self.uri = Some(uri.to_owned());
         publish(&self.deployment, Some(found));
@@ -203,7 +203,7 @@ impl Home {
         }
     }
 
-    /// Refuses this connection string. This call and the next one fail with this reason.
+    /// Refuses this connection string. This call and the next call fail with this reason.
     pub(super) fn refuse(&mut self, uri: &str, why: Failure) -> Result<(), Failure> {
         self.refused = Some(uri.to_owned());
         self.unreported = Some(why.clone());

@@ -48,7 +48,7 @@ struct LockInner {
     reported: OnceLock<()>,
 }
 
-/// A change stream hint, and the followed claim. The contender may already follow a newer claim.
+/// A change stream hint for one claim. The contender may already follow a newer claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimHint {
     /// The followed claim.
@@ -99,7 +99,8 @@ impl MongoLockStore {
         follow::watch(ClaimFollower { store, claim }, &never_reopen).await;
     }
 
-    /// Clears the optional fields of a lock. Rejected if it is in use, or was used since `seen`.
+    /// Clears the optional fields of a lock. Rejected if the lock is in use or was used since
+    /// `seen`.
     pub async fn prune(&self, seen: Token) -> Answer<FoundLock> {
         let sent = self.write(update::prune(self.name(), seen)).await;
         self.shared.deployment.answer(sent).await

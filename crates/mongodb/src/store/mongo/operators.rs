@@ -237,7 +237,7 @@ impl MongoCollection {
             Ok(applied.unwrap_or(Acted::Rejected))
         };
         let mut answer = self.written(update).await;
-        // A command writes only after it has read the document, so its user has the right find.
+        // A command writes only after it has read the document, so its user has the right `find`.
         if let Some(failure) = &mut answer.failure {
             failure.detail = failure
                 .detail

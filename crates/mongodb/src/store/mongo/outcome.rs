@@ -29,7 +29,7 @@ const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// Returns the outcome of a failed call, described unless the server rejected the write.
+/// Returns the outcome of a failed call, with a description unless the server rejected the write.
 pub(super) fn classify<F>(error: &Error, servers: &Servers) -> Answer<F> {
     let foreign_index = refusals::foreign_index(error).is_some();
     if code(error) == Some(DUPLICATE_KEY) && !foreign_index {

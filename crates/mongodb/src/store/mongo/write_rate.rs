@@ -6,7 +6,7 @@ use mongodb::bson::Document;
 /// Mean increment on a busy deployment. The increment counts the writes since the last full second,
 /// so this mean corresponds to about 16 writes per second.
 const BUSY_MIN: f64 = 8.0;
-/// Maximum increment of a sample, so that a burst of writes alone does not make a deployment busy.
+/// Maximum increment of a sample, so that a single burst of writes does not make a deployment busy.
 const SAMPLE_MAX: u32 = 32;
 /// Weight of the newest sample. Three members send 18 samples a minute.
 const WEIGHT: f64 = 1.0 / 8.0;

@@ -50,8 +50,8 @@ impl ConnectedClient {
     }
 }
 
-/// The last new login because of a missing right, and the interval until the next. The driver keeps
-/// connections of a dropped user, whose calls fail as if a right were missing.
+/// The last new login because of a missing right, and the interval until the next login. The driver
+/// keeps connections of a dropped user, whose calls fail as if a right were missing.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
@@ -140,7 +140,8 @@ impl Deployment {
         let number = *self.clients.borrow() + 1;
         let mut options = self.client_options(&uri).await?;
         let seeds = self.seeds_of(&options);
-        // A product that only `buildInfo` shows is asked for once, so a new client keeps it.
+        // Keeps a product that `buildInfo` showed earlier, because `buildInfo` is requested only
+        // once.
         self.note_product(lookalike::by_host(seeds.addresses()));
         self.servers.ask(Asked::of(&options));
         let connect_timeout = options.connect_timeout.unwrap_or_default();
@@ -278,7 +279,7 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // The driver could retry too late for the election's timing.
+        // The driver's own retry could come too late for the election's timing.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
@@ -371,7 +372,7 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server; for a refused server, the next retry does.
+            // The next call verifies the server. After a refusal, the next retry does this.
             if !is_refused {
                 self.primary_changed();
             }

@@ -93,7 +93,7 @@ impl Seeds {
         });
     }
 
-    /// Notes a failed attempt, but keeps the server's earlier replies.
+    /// Notes a failed attempt, but keeps the server's earlier reply.
     pub(super) fn unreachable(&self, address: impl ToString) {
         let address = canonical(address);
         self.seen.send_if_modified(|seen| {

@@ -15,8 +15,8 @@ const QUEUE: &str = "$queue";
 /// gets the next token and, if the lock has slots, its own slot. The entry of `me` gets the
 /// revision of this write, which confirms the grant. Other grants are listed in the text `granted`,
 /// which the change streams of waiters match. The previous stage must set both lists, and set
-/// `token` to the highest known token. Pass `may_have_slots` as false if the lock has no slots: a
-/// server takes longer to parse the stages for slots than to execute them.
+/// `token` to the highest known token. Pass `may_have_slots` as false if the lock has no slots,
+/// because a server takes longer to parse the stages for slots than to execute them.
 pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [QUEUE, "$$grantable"] },

@@ -1,7 +1,7 @@
 //! The change stream of one claim. Its events are only hints, except majority-acknowledged grants.
 //!
 //! The stream matches the texts `granted` and `next`, so that renewals of others wake no waiter.
-//! The lists cannot be matched: a shift changes `queue.0.claim`, `queue.1.claim`, ….
+//! The lists cannot be matched, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
 
 use std::sync::Arc;
 

@@ -171,8 +171,8 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
-    /// True if the document contains only its token, because each holder leaves an entry in the
-    /// history. A new document, which its first holder is about to change, has no token yet.
+    /// True if the document contains only its token, as after pruning. A holder would have left an
+    /// entry in the history. A new document has no token yet, and does not count as pruned.
     pub fn is_pruned(&self) -> bool {
         let lock = &self.lock;
         let is_unused =
@@ -200,7 +200,7 @@ pub enum RequestEffect {
 }
 
 impl LeaseRecord {
-    /// Returns the holder's token, above which operators may have raised the document's token.
+    /// Returns the holder's token. Operators may have raised the document's token above it.
     pub fn holder_token(&self) -> Option<Token> {
         let holder = self.holder.as_ref()?;
         Some(holder.token.unwrap_or(self.lease.token))
