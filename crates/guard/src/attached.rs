@@ -46,7 +46,7 @@ const REFUSED_SOON: Duration = Duration::from_secs(5);
 /// Time that a refused guard waits before it connects again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time without a daemon after which the guard reports that it is waiting.
+/// The guard reports that it is waiting after this time without a daemon.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
 /// The variable with the path of the status file. In this container, the file has another path.

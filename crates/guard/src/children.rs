@@ -21,7 +21,8 @@ const BUFFER: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Children {
-    /// True if the kernel lists children (CONFIG_PROC_CHILDREN); else all of /proc is searched.
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise, all of /proc is
+    /// searched.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
     text: [u8; BUFFER],

@@ -1,10 +1,10 @@
 //! The claim file's records of the processes that run under the claim.
 //!
 //! A free lock does not prove that CMD is gone. The kernel frees the lock of a killed guard before
-//! the kernel ends CMD, and does not end a CMD that changed its user. Therefore each process
-//! records itself before it becomes CMD, the guard records the end of CMD before it releases the
-//! lock, and the next owner of the lock first reads these records. Each guard overwrites its own
-//! place, which has a fixed length, without allocating.
+//! it ends CMD, and does not end CMD at all if CMD changed its user. Therefore each process records
+//! itself before it becomes CMD, the guard records the end of CMD before it releases the lock, and
+//! the next owner of the lock first reads these records. Each guard overwrites its own place, which
+//! has a fixed length, without allocating.
 
 use std::io;
 use std::num::ParseIntError;

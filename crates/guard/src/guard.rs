@@ -78,7 +78,7 @@ pub(super) fn run(observe: Observe<'_>) -> ExitCode {
     let attended = Guard::begin(observe).and_then(|guard| guard.map(Guard::attend).transpose());
     match attended {
         Ok(_) => ExitCode::SUCCESS,
-        // No report is needed: CMD was never started, and the daemon notices this exit.
+        // Needs no report, because CMD was never started and the daemon notices this exit.
         Err(_) => ExitCode::FAILURE,
     }
 }

@@ -86,8 +86,9 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. CMD never shares
-/// the program's process group or, without a terminal, its session; the program's children do.
+/// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. Skips the
+/// program's own children, which share its process group or, without a terminal, its session. CMD
+/// never does.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -82,7 +82,7 @@ pub enum RefusedGuard {
     /// The connection could not be accepted, or its first record could not be read.
     #[error("cannot read from the guard: {0}")]
     Unreadable(#[from] io::Error),
-    /// The guard belongs to a release of leasehold with other messages between daemon and guard.
+    /// The guard's release of leasehold uses other messages between daemon and guard.
     #[error(
         "the guard belongs to another release; to fix: install the program of this daemon's image into \
          the volume of the workload (leasehold install)"

@@ -253,7 +253,7 @@ pub(super) struct GuardReport {
     pub(super) by_us: bool,
     /// True if the guard has sent SIGKILL, and so has enforced the deadline.
     pub(super) killed: bool,
-    /// True while descendants of an exited CMD may end by themselves, and afterwards if they did.
+    /// True while descendants of an exited CMD may end by themselves. Stays true if they all did.
     pub(super) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(super) stopped: i32,

@@ -1,4 +1,4 @@
-//! The witness: the program that a guard becomes if its daemon has exited first.
+//! The witness: the program that a guard becomes if its daemon exits before it dismisses the guard.
 //!
 //! The guard executes the witness in its own process once CMD is gone and the end of CMD is recorded.
 //! The lock of the claim file belongs to the open file, so it stays locked during the exec. If the

@@ -1,4 +1,4 @@
-//! The operating system around a leasehold command: signals, exit codes, log lines that never
+//! Operating system services for leasehold's commands: signals, exit codes, log lines that never
 //! block, limits, the processes that use a file or port, and readable system errors.
 
 #![forbid(unsafe_code)]

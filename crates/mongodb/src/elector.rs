@@ -227,8 +227,8 @@ impl Elector {
     }
 
     /// Waits until the candidate has finished. Cancel safe. Later calls return the same result.
-    /// Fails if the release was not acknowledged, so that the lease may be held until it expires, or
-    /// if the candidate failed.
+    /// Fails if the candidate failed, or if the release was not acknowledged. Without an
+    /// acknowledgement, the lease may stay held until it expires.
     pub async fn wait(&mut self) -> Result<(), ElectorError> {
         match self.candidate.wait().await.map_err(ElectorError::Fault)? {
             true => Ok(()),

@@ -93,7 +93,7 @@ pub enum UriProblem {
         .1.as_ref().map_or(String::new(), |why| format!(" ({why})")), .0.join(", ")
     )]
     Rejected(Vec<&'static str>, Option<String>),
-    /// The string requests a login that requires a build with this cargo feature.
+    /// The string requests a login that only a build with this cargo feature supports.
     #[error(
         "requests the login {0}, which is not in this program: build one with --features {1} \
          (docs/mongodb.md), or use another login"

@@ -309,8 +309,8 @@ fn any_input() -> impl Strategy<Value = PolicyInput> {
 }
 
 proptest! {
-    /// For any inputs, the guard sends CMD the stop signal by the deadline of the newest terms read
-    /// in time, and kills CMD by the end of the grace period of these terms.
+    /// For any inputs, the newest terms that the guard has read in time apply. The guard sends CMD
+    /// the stop signal by their deadline, and kills CMD by the end of their grace period.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),

@@ -1,6 +1,6 @@
 //! A candidate's knowledge of the store, and its steps while it does not lead. The candidate writes
-//! only if the lease is free, has expired as observed by this candidate, or is held by its own
-//! ended claim or by an exited process (I8). Each write is a compare-and-set on the revision seen.
+//! only to a free lease, to a lease that it has seen expire, or to a lease held by its own ended
+//! claim or by an exited process (I8). Each write is a compare-and-set on the revision seen.
 
 mod decide;
 mod leadership;

@@ -85,7 +85,7 @@ pub enum Operation {
     Create {
         /// The first revision.
         revision: Revision,
-        /// The highest token seen, so that tokens continue after a document was deleted.
+        /// The highest token seen, so that tokens keep growing after the document was deleted.
         token: Token,
     },
     /// Acquire the free lease. Matches only the revision `expected`, a token lower than the new

@@ -115,7 +115,7 @@ pub enum Watch {
     Lost,
 }
 
-/// A release that reserved the lease for a candidate, as its hint reports it.
+/// A release that reserved the lease for a candidate, as reported by a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Released {

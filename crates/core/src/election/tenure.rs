@@ -124,8 +124,8 @@ impl Tenure {
         self.urgent = false;
     }
 
-    /// Returns the instant of the next renewal: an interval after `sent`, or a little earlier, which
-    /// moves the renewals towards the beginning of their slot.
+    /// Returns the instant of the next renewal: an interval after `sent`, or a little earlier to
+    /// move the renewals towards the beginning of their slot.
     fn renewal_after(&self, sent: BootTime) -> BootTime {
         let interval = self.timings.renew_interval();
         let due = sent + interval;

@@ -22,7 +22,7 @@ const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
-    /// Time that contenders wait for a holder after the first reply with its last revision.
+    /// Time that contenders wait after the first reply that shows the holder's last revision.
     pub lease_duration: Duration,
     /// Duration of authority, counted from just before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
@@ -30,7 +30,7 @@ pub struct TimingSettings {
     pub renew_interval: Duration,
     /// Interval between retries, and between polls without a change stream.
     pub retry_interval: Duration,
-    /// Time without an answer after which a call's outcome counts as unknown.
+    /// The outcome of a call counts as unknown after this time without an answer.
     pub operation_timeout: Duration,
     /// Time from the end of authority to the SIGKILL of the workload after a loss of leadership.
     pub loss_grace: Duration,

@@ -239,7 +239,7 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction or early read, whose revisions a later eviction needs.
+            // The reply to an eviction or early read. A later eviction needs the revisions in it.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);

@@ -43,7 +43,7 @@ pub struct Entry {
     pub mode: EntryMode,
     /// Id of the owner's last write. Only the owner's writes change the revision.
     pub revision: Revision,
-    /// Time without a change of the entry after which others consider the entry expired.
+    /// Others consider the entry expired after this time without a change of the entry.
     pub lease_duration: Declared,
     /// Fencing token of a holder; `None` after a grant by an older version, until it is confirmed.
     pub token: Option<Token>,

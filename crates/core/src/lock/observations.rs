@@ -179,8 +179,8 @@ impl Observation {
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // The share is at least as long as the provisional authority. The operation timeout
-            // gives a grantee that polls time to confirm. At the defaults, both are 3 s.
+            // The share is at least as long as the provisional authority. A grantee that polls can
+            // confirm within the operation timeout. At the defaults, both are 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

@@ -112,7 +112,8 @@ impl Handlers {
             Self::Visible(formats) => formats
                 .iter()
                 .any(|format| accepts(format, extension, head)),
-            // A hidden format for all scripts or all programs would replace their interpreters.
+            // Assumes that hidden formats select programs by extension. No administrator would
+            // replace the interpreters of all scripts or all programs.
             Self::Hidden => extension.is_some(),
         }
     }

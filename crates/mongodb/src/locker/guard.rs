@@ -224,7 +224,7 @@ impl LockGuard {
         self.locker.status()
     }
 
-    /// Waits until the lock is lost. Cancel safe, so it can run next to the work in a `select!`.
+    /// Waits until the lock is lost. Cancel safe, so it can run alongside the work in a `select!`.
     pub async fn lost(&self) -> Loss {
         let mut status = self.locker.status();
         let lost = |status: &LockStatus| match status.standing {

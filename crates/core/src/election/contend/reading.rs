@@ -19,7 +19,7 @@ pub(crate) struct LeaseReads {
     pub(super) announced: Option<AnnouncedRelease>,
     looked_at: BootTime,
     /// Instant at which the store counts as unreachable; `None` before its first answer. A reload
-    /// does not shorten this time, because the stream still reports at the previous pace.
+    /// does not shorten this time, because the stream still answers at the previous interval.
     pub(crate) answers_until: Option<BootTime>,
 }
 

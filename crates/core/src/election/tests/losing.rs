@@ -144,8 +144,8 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     b.serve(at(2) - millis(1), stored);
     assert!(b.exited && stored.lease().holder.is_none());
 
-    // After a request to step down, the candidate waits for the whole handoff delay, until the
-    // shutdown shortens the wait.
+    // After a request to step down, the candidate waits for the handoff delay. The shutdown
+    // shortens this wait.
     let b = &mut asked_twice;
     b.demote(at(1), Input::StepDown);
     b.input(at(5), Input::Shutdown);

@@ -83,7 +83,7 @@ fn i1_a_candidate_waits_if_an_event_showed_its_token_with_another_claim() {
     assert_eq!(b.notices, []);
 }
 
-/// The candidate knew a higher token, so its own token exceeds the other claim's.
+/// The candidate knew a higher token, so its own token exceeds the token of the other claim.
 #[test]
 fn i1_a_claim_between_the_replaced_one_and_an_acquisition_overtakes_it() {
     for is_reply in [true, false] {

@@ -14,7 +14,7 @@ pub(super) fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
 }
 
 /// Asserts that the candidate noticed the rollback and sends no further `operation` before `due`.
-/// After another read shows the rollback, it leads with the next token.
+/// After another read shows the rollback, the candidate leads with the next token.
 #[track_caller]
 fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored: &mut Stored) {
     let sent = node.count(operation);

@@ -155,7 +155,7 @@ pub(super) fn declared(entry: &Document) -> Declared {
     }
 }
 
-/// Returns the renewal interval that a holder declares; `None` if the holder leaves no hints.
+/// Returns the renewal interval that a holder declares; `None` if the holder writes no hints.
 pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
     number(holder, "renew_interval_ms").map(Duration::from_millis)
 }

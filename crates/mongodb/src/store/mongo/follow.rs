@@ -27,7 +27,7 @@ const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open, and reports all changes after a read that starts now.
+    /// The stream is open. A read that starts now and later events together miss no change.
     Opened,
     /// The stream is open. It reports each change since [`StreamHandler::since`].
     OpenedSince,
@@ -89,8 +89,9 @@ pub(super) fn events_of(id: impl Into<Bson>) -> Vec<Document> {
     ]
 }
 
-/// Returns how long the server may hold a getMore without events: at most a third of the lease
-/// duration, because the store's state counts as unknown after a lease duration without an answer.
+/// Returns how long the server may hold a getMore without events. This is at most a third of the
+/// lease duration, because the store's state counts as unknown after a lease duration without an
+/// answer.
 pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
@@ -168,8 +169,7 @@ async fn follow<L: StreamHandler>(handler: L, alive: watch::Sender<()>) -> Strea
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Reported here too, because the next store call that fails with this refusal clears
-            // it.
+            // The stream must report this refusal now, because the next store call clears it.
             if let SendError::Elsewhere(_) = error {
                 failed(&handler, deployment.failure(&error)).await;
                 return StreamEnd::Elsewhere;

@@ -80,8 +80,7 @@ impl Hints {
         }
     }
 
-    /// Returns true if the candidate will write hints, and false if not; `None` if `operation` does
-    /// not declare this.
+    /// Returns whether the candidate will write hints; `None` if `operation` does not declare this.
     pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
         let mut state = lock(&self.state);
         match operation {
@@ -132,8 +131,8 @@ impl Hints {
         self.mode == WatchMode::Auto && !state.usable && !refused
     }
 
-    /// Opens a cursor; `None` if the holder leaves no hints and a change stream is better.
-    /// Creates a missing collection if hints are configured or the deployment is busy.
+    /// Opens a cursor; `None` if the holder writes no hints and a change stream is better. Creates
+    /// a missing collection if hints are configured or the deployment is busy.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,

@@ -73,8 +73,8 @@ pub(super) fn canonical(address: impl ToString) -> String {
 pub(super) struct Home {
     pub(super) deployment: watch::Sender<Option<DeploymentId>>,
     known: Option<KnownHome>,
-    /// The command that an operator can restart to use another deployment, because it does not
-    /// contend; `None` for candidates and locks.
+    /// The command that an operator can restart to use another deployment, because the command does
+    /// not contend; `None` for candidates and locks.
     pub(super) restart: Option<&'static str>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,

@@ -24,7 +24,7 @@ use super::client::ConnectedClient;
 const EXTRA_MAX: Duration = Duration::from_secs(30);
 /// Delay before a server is examined. Most servers answer earlier.
 const EXAMINED_AFTER: Duration = Duration::from_millis(250);
-/// Time within which a server with too many connections closes a new connection.
+/// A server with too many connections closes a new connection within this time.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]

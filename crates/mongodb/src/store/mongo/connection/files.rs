@@ -26,7 +26,7 @@ pub(super) struct FileReader(Arc<Mutex<()>>);
 
 impl FileReader {
     /// Runs work that reads files; returns its result, or `None` after `limit`. Work that exceeds
-    /// `limit` keeps running, and the next work waits for it, so at most one thread waits for a disk.
+    /// `limit` keeps running, and later work waits for it, so at most one thread waits for a disk.
     async fn read<T: Send + 'static>(
         &self,
         limit: Duration,

@@ -1,5 +1,5 @@
 //! Writes by operators. Each write matches only the state that the operator saw, because a request
-//! to one leader must not reach the next. No write changes `revision` or `holder`.
+//! to one leader must not reach the next leader. No write changes `revision` or `holder`.
 
 use std::time::Duration;
 

@@ -133,8 +133,8 @@ fn position_of(time: Timestamp) -> u64 {
     u64::from(time.time) << 32 | u64::from(time.increment)
 }
 
-/// Returns the log position at the start of a resume token: in hexadecimal digits, a type byte for
-/// a timestamp and the timestamp's eight bytes.
+/// Returns the log position that a resume token contains. The token begins with the type byte of a
+/// timestamp and the timestamp's eight bytes, in hexadecimal digits.
 fn position(token: &ResumeToken) -> Option<u64> {
     const TIMESTAMP: &str = "82";
     let token = serialize_to_document(token).ok()?;
