@@ -55,7 +55,8 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Delay after the deadline before the client kills guard and CMD; 500 ms would be too late.
+/// Delay after the deadline before the client kills guard and CMD. Must be shorter than the 500 ms
+/// margin of the timings.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children, because the kernel does not report their exits.

@@ -1,11 +1,11 @@
 //! The guard: CMD's parent, which ends CMD in time even if the daemon cannot.
 //!
-//! The guard is a second instance of this binary, with one thread and without a runtime. From the
-//! start message on, the guard holds the newest deadlines and the claim lock. A new daemon finds
-//! the lock free only if CMD is gone or this guard was killed. If the guard was killed, the claim
-//! file names the process that became CMD. After the start of CMD, the guard allocates nothing,
-//! because memory may be exhausted. If the OOM killer chooses the guard, PDEATHSIG ends CMD's
-//! leader. The daemon, which is also a subreaper, ends the other processes.
+//! The guard is a second instance of this binary, with one thread and without a runtime. Once the
+//! start message arrives, the guard holds the newest deadlines and the claim lock. A new daemon
+//! finds the lock free only if CMD is gone or this guard was killed. If the guard was killed, the
+//! claim file names the process that became CMD. After the start of CMD, the guard allocates
+//! nothing, because memory may be exhausted. If the OOM killer chooses the guard, PDEATHSIG ends
+//! CMD's leader. The daemon, which is also a subreaper, ends the other processes.
 //!
 //! **Sessions.** Without a terminal, the guard has its own session. With a terminal, the guard
 //! stays in the daemon's session, which CMD inherits. In another session, CMD could not receive

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-/// A process identity that distinguishes the process from a later process with an equal id.
+/// A process identity that distinguishes the process from a later process that reuses its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessId {
     /// The process id.

@@ -22,7 +22,8 @@ pub const SYSTEM: u8 = 71;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
-/// The command exited with 0, but a process that it left was stopped. Its work may be incomplete.
+/// The command exited with 0, but a process that it left behind was stopped. Its work may be
+/// incomplete.
 pub const INCOMPLETE: u8 = LOCK_LOST;
 /// The command was not run, because it succeeded recently (convention of automake).
 pub const SKIPPED: u8 = 77;

@@ -11,7 +11,8 @@ use leasehold_clock::duration::shown;
 use leasehold_core::election::{CallId, Outcome};
 
 /// Maximum number of calls in the driver, including calls that timed out. Further calls fail
-/// without being sent. At the defaults, a hanging connection holds fifteen calls after a minute.
+/// without being sent. At the defaults, about fifteen calls are in flight after a connection has
+/// hung for a minute.
 pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and its outcome.

@@ -1,7 +1,8 @@
 //! Fenced writes: a document rejects a former holder's writes after a newer holder has written it.
 //!
-//! The document stores the newest token that wrote it, and the filter of a write rejects older
-//! tokens. Fence only with leases and exclusive locks: tokens of readers and slots are not ordered.
+//! The document stores the token of its newest writer, and a write with an older token does not
+//! match the document. Fence only with leases and exclusive locks: tokens of readers and slots are
+//! not ordered.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
@@ -10,7 +11,7 @@ use mongodb::options::{Acknowledgment, ReadConcern, UpdateModifications, WriteCo
 use crate::store::mongo::{primary, token};
 use leasehold_core::election::{ResourceName, Token};
 
-/// Field with the newest token that wrote the document.
+/// Field with the token of the document's newest writer.
 pub const FENCE: &str = "fence.token";
 /// Field with the name of the lease or lock. Tokens of different names are not comparable.
 pub const FENCE_NAME: &str = "fence.name";
@@ -92,8 +93,8 @@ pub fn update(update: impl Into<UpdateModifications>, fence: &Fence) -> UpdateMo
     }
 }
 
-/// Updates one document that no newer token has written, and stores the fence in the document. The
-/// write concern is majority, because a fence that is rolled back protects nothing.
+/// Updates one document, unless a holder with a newer token has written it. Stores the fence in the
+/// document. The write concern is majority, because a fence that is rolled back protects nothing.
 pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,

@@ -27,9 +27,9 @@ pub struct Candidate {
     pub stands_by: bool,
     /// Priority of the candidate. The candidate with the highest priority is the preferred standby.
     pub priority: u32,
-    /// Offset to add to the boot clock to get a clock that all candidates share, such as the wall
-    /// clock. If set, a leader sends renewals up to 1/1024 of an interval early, so that renewals of
-    /// different leases coincide.
+    /// Difference between a clock that all candidates share, such as the wall clock, and the boot
+    /// clock. If set, a leader sends renewals up to 1/1024 of an interval early, so that renewals
+    /// of different leases coincide.
     #[cfg_attr(feature = "serde", serde(default))]
     pub shared_clock_offset: Option<Duration>,
 }

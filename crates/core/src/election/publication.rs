@@ -24,8 +24,8 @@ pub(super) struct DirectoryRecord {
 }
 
 impl Hash for Publication {
-    /// Omits the published reason and `unconfirmed`: no decision depends on these fields, and the
-    /// model would otherwise explore more states.
+    /// Omits the published reason and `unconfirmed`. No decision depends on these fields, and they
+    /// would only add states to the model.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let holder = self.status.holder.clone();
         let status = Status {

@@ -74,7 +74,8 @@ pub struct HolderView {
     pub identity: Identity,
     /// Token of the holder.
     pub token: Token,
-    /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
+    /// Instant at which this candidate considers the holder expired. If this candidate is the
+    /// holder, its own deadline.
     pub until: BootTime,
     /// True until this candidate has seen the holder write, because the holder may have exited
     /// earlier.

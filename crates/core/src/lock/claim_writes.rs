@@ -6,7 +6,8 @@ use crate::election::{BootTime, CallId, Claim, Revision};
 /// answers. Forgetting a revision may cost the contender its position, but never adds a second
 /// entry.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions to keep, because a recovered store applies the first pending join.
+/// Number of oldest revisions to keep. A store that recovers applies the first pending join, whose
+/// revision must not be forgotten.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ named! {
 pub enum End {
     /// The lock was held and released.
     Released,
-    /// The lock was held, but no reply confirmed its release before the entry expired, or an
+    /// The lock was held. Either no reply confirmed its release before the entry expired, or an
     /// earlier release may have been applied. The success may be lost.
     Unconfirmed,
     /// The lock was held and lost.

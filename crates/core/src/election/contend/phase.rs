@@ -11,13 +11,13 @@ use crate::election::{BootTime, Claim, Holder, Lease, Revision, Timings};
 const NARROW: Duration = Duration::from_millis(30);
 /// Maximum number of reads in a window.
 const SECTIONS: u32 = 8;
-/// Assumed drift of clocks and timers, and of a holder that renews early (`SLOT_STEP_PARTS`), as a
-/// divisor of the interval.
+/// Assumed drift, as a divisor of the interval. Covers clocks, timers, and a holder that renews
+/// early (`SLOT_STEP_PARTS`).
 const DRIFT_PARTS: u32 = 512;
 const _: () = assert!(SLOT_STEP_PARTS >= 2 * DRIFT_PARTS);
 /// After this many consecutive early renewals, windows begin earlier.
 const EARLY_MAX: u32 = 4;
-/// Maximum number of times that the drift is doubled; more would exceed any interval.
+/// Maximum number of doublings of the drift. Further doublings would exceed any interval.
 const DOUBLINGS_MAX: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

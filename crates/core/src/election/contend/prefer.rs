@@ -1,5 +1,5 @@
-//! Handover to a standby with a higher priority. The standby may have exited, so the leader first
-//! withdraws the registration and waits for a preferred standby to register again.
+//! Handover to a standby with a higher priority. The registered standby may have exited, so the
+//! leader first withdraws its registration and waits for a preferred standby to register again.
 
 use std::time::Duration;
 

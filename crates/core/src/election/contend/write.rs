@@ -195,7 +195,7 @@ impl Contender {
             (WriteInFlight::Acquiring { from, .. }, Outcome::Rejected) => {
                 match from {
                     Predecessor::Nobody => self.waits.race_lost(),
-                    // The stream did not report a renewal or another candidate's acquisition.
+                    // The stream missed a renewal or another candidate's acquisition.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
                         turn.effects.extend(self.reads.reopen());
                     }

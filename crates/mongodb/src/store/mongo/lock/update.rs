@@ -207,8 +207,9 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
     vec![doc! { "$set": { "successes": { "$slice": [all, -most] } } }]
 }
 
-/// The stage that removes each entry where `goes` is true, and adds the holders to the history with
-/// `result`, or with the result in the entry. The stages after it grant the lock.
+/// The stage that removes each entry where `goes` is true, and adds the removed holders to the
+/// history. The fields of `result` replace the result in the entry. The stages after it grant the
+/// lock.
 fn removal(goes: &Bson, ending: Ending, seen: Token, result: Document) -> Document {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
