@@ -96,7 +96,7 @@ const SHIM: &str = "__shim";
 /// CLOCK_BOOTTIME, in nanoseconds. Its standard input is the claim file with the lock.
 pub const WITNESS: &str = "__bury";
 
-/// An unneeded guard has this interval times the rounds to exit before it is killed.
+/// An unneeded guard may take `DISMISS_ROUNDS` times this interval to exit before it is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
 const KILLED_ROUNDS: u32 = 5_000;

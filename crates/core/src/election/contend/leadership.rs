@@ -114,7 +114,8 @@ impl Contender {
             LostClaim::Stopping(stopped) => self.end_stopped(stopped, Some(reason), turn.now),
         };
         match cause {
-            // If the store recovers, releases once the workload has had time to notice (I6).
+            // If the store recovers, releases the claim once the workload has had time to notice
+            // (I6).
             CauseOfLoss::Deadline => {
                 if self.waits.lost_by_deadline(turn.now) {
                     self.cool_down(ended.entry.token, turn.now);

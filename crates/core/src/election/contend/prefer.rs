@@ -1,5 +1,5 @@
 //! Handover to a standby with a higher priority. The registered standby may have exited, so the
-//! leader first withdraws its registration and waits for a preferred standby to register again.
+//! leader first withdraws this registration and waits for a preferred standby to register again.
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time that standbys get to register again: two polls, two random delays (a follower of
-/// lower priority may register first), and two renewals, whose replies show the registration.
+/// Minimum time that standbys get to register again. Usually enough for two polls, two random
+/// delays (a follower of lower priority may register first), and the renewal that shows the
+/// registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

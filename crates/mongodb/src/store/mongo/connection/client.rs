@@ -372,7 +372,7 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server. After a refusal, the next retry does this.
+            // The next call verifies the server. A refused server is verified by the next retry.
             if !is_refused {
                 self.primary_changed();
             }
