@@ -219,7 +219,7 @@ impl Election {
         }
     }
 
-    /// Gives up the claim of a workload that survived SIGKILL, because the workload may never end.
+    /// Gives up the claim of a workload that survived SIGKILL and may never end.
     fn workload_stuck(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.contender.workload_stuck(token) {
             let expires_at = self.state.tenure().map(Tenure::expires_at);

@@ -75,7 +75,7 @@ impl ClaimShares {
         Self { file, free }
     }
 
-    /// Returns a share of a place once the previous guard of the place has exited. Fails with
+    /// Returns a share of a place once its previous guard has exited. Fails with
     /// [`io::ErrorKind::ResourceBusy`] after `patience`, or if no descriptor is free.
     pub async fn share(&self, place: ClaimPlace, patience: Duration) -> io::Result<ClaimShare> {
         let free = Arc::clone(&self.free[place as usize]).acquire_owned();

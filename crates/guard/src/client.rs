@@ -256,7 +256,7 @@ impl GuardClient {
         self.wanted.relays = self.wanted.relays.wrapping_add(1);
     }
 
-    /// If the socket is full, the newest record is sent when the socket becomes writable.
+    /// If the socket is full, the newest record is sent once the socket is writable again.
     fn send(&mut self) {
         let (socket, wanted) = (&self.socket, &self.wanted);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {

@@ -57,7 +57,7 @@ fn reap_unowned() {
 }
 
 /// Reaps orphans for a daemon that adopts all orphans. A program with other children must not use
-/// this type, because the program would lose their exit codes.
+/// this type, because it would lose their exit codes.
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: SignalPipe,

@@ -1,8 +1,8 @@
 //! The shim: a third instance of this binary, which becomes CMD.
 //!
 //! The shim writes its own record to the claim file, so that a hanging disk does not block the
-//! guard. The shim holds the claim lock until the exec, so that the lock is not free before the
-//! record is written.
+//! guard. The shim holds the claim lock until the exec, so that it is not free before the record is
+//! written.
 //!
 //! The shim sets the parent-death signal and the foreground of the terminal, because only the
 //! process itself can set them. The standard library's `exec` restores the default disposition of
@@ -79,8 +79,8 @@ pub(super) fn run() -> ExitCode {
     let Err(NotBecome(Some(end))) = become_command(guard.as_fd()) else {
         return ExitCode::from(NOT_EXECUTABLE);
     };
-    // If this record does not arrive, the guard sees only this process's exit code, as if CMD had
-    // run and exited with that code.
+    // If this record does not arrive, the guard sees only this process's exit code, and takes it
+    // for CMD's.
     let _ = post(guard.as_fd(), &end);
     ExitCode::from(end.exit_code().unwrap_or(NOT_EXECUTABLE))
 }

@@ -134,7 +134,7 @@ fn is_of_this_user(pid: i32) -> bool {
 }
 
 /// Returns true if one of the process's user ids (real, effective, saved, file system) is `user`,
-/// or if the ids are missing.
+/// or if they are missing.
 fn has_user(status: &str, user: u32) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let is_user = |id: &str| id.parse() == Ok(user);

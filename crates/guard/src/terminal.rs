@@ -39,7 +39,7 @@ impl Terminal {
         let _ = without_background_stop(|| tcsetpgrp(&self.0, group));
     }
 
-    /// Takes the foreground back after CMD is gone, unless a live process group has the foreground.
+    /// Takes the foreground back after CMD is gone, unless a live process group has it.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())

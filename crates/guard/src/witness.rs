@@ -5,8 +5,8 @@
 //! exec fails, the guard exits, and the lease expires.
 //!
 //! The witness needs the daemon's configuration, which may contain the connection string. The guard
-//! holds the configuration in its memory, so the guard is not dumpable: CMD can read neither the
-//! memory nor the descriptors of the guard (I12).
+//! holds the configuration in its memory, so the guard is not dumpable. CMD can read neither its
+//! memory nor its descriptors (I12).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Looks up a program as execvp(3) does, before a lease or a lock is acquired for the program.
+//! Looks up a program as execvp(3) does, before a lease or a lock is acquired for it.
 
 mod interpreter;
 

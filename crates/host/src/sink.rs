@@ -25,7 +25,7 @@ pub struct Sink {
 
 enum Method {
     /// A pipe or a terminal, opened a second time. O_NONBLOCK on the inherited open file
-    /// description would affect the other processes that share the description.
+    /// description would affect the other processes that share it.
     Reopened(OwnedFd),
     /// A socket, such as journald's, on which each call can be made non-blocking.
     Socket,

@@ -1,8 +1,8 @@
 //! Fenced writes: a document rejects a former holder's writes after a newer holder has written it.
 //!
 //! The document stores the token of its newest writer, and a write with an older token does not
-//! match the document. Fence only with leases and exclusive locks: tokens of readers and slots are
-//! not ordered.
+//! match it. Fence only with leases and exclusive locks: tokens of readers and slots are not
+//! ordered.
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};

@@ -301,7 +301,7 @@ impl Locker {
         health.is_kept_by_others(status, now, self.timings.renew_deadline())
     }
 
-    /// Returns the previous number of slots if this contender changed the number; 0 if the lock was
+    /// Returns the previous number of slots if this contender changed it; 0 if the lock was
     /// exclusive or shared before.
     pub fn slots_before(&self) -> Option<u32> {
         self.store.slots_before()

@@ -109,7 +109,7 @@ impl MachineTrace {
         });
     }
 
-    /// Copies the input for [`MachineTrace::turn`], because the state machine consumes the input.
+    /// Copies the input for [`MachineTrace::turn`], because the state machine consumes it.
     pub(crate) fn copy(&self, input: &impl Serialize) -> Option<serde_json::Value> {
         let copied = self.file.as_ref().map(|_| serde_json::to_value(input));
         // JSON can represent every value of an input type.

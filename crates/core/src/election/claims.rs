@@ -32,7 +32,7 @@ pub(super) struct ExitedClaim {
 }
 
 impl ExitedClaim {
-    /// Returns the claim to release, if `lease` names this claim.
+    /// Returns the claim to release, if `lease` names it.
     pub(super) fn stored_in(
         self,
         lease: &Lease,
@@ -158,14 +158,14 @@ impl OpenClaims {
     }
 
     /// Returns the claim whose release only the primary had acknowledged, if the lease no longer
-    /// names this claim.
+    /// names it.
     pub(super) fn confirm_release(&mut self, lease: &Lease) -> Option<Claim> {
         self.unconfirmed
             .take_if(|claim| lease.claim() != Some(*claim))
     }
 
-    /// Drops all claims, because their revisions are gone. If a restore brings back one of these
-    /// claims, the claim counts as another candidate's claim.
+    /// Drops all claims, because their revisions are gone. If a restore brings one of them back, it
+    /// counts as another candidate's claim.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();

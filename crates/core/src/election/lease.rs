@@ -247,8 +247,8 @@ impl Declared {
         }
     }
 
-    /// Returns the declared duration, or the longest valid duration if the declared duration is
-    /// invalid. A shorter wait would be unsafe, and an endless wait would block the lease.
+    /// Returns the declared duration if it is valid, and otherwise the longest valid duration. A
+    /// shorter wait would be unsafe, and an endless wait would block the lease.
     pub fn duration(self) -> Duration {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }

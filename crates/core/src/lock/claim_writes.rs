@@ -76,7 +76,7 @@ impl ClaimWrites {
         self.present.get_or_insert(calls);
     }
 
-    /// Returns true if a reply to `call` without the claim proves that the claim is absent.
+    /// Returns true if the claim is provably absent when a reply to `call` lacks it.
     pub(super) fn proves_absent(&self, call: CallId) -> bool {
         self.present.is_some_and(|calls| call.0 > calls)
     }

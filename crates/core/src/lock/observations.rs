@@ -67,7 +67,7 @@ impl Observations {
         for (claim, other) in &saved.0 {
             match merged.get_mut(claim) {
                 Some(own) => own.merge(other),
-                // This contender knew the entry, and has seen that the entry is gone.
+                // This contender knew the entry, and has seen that it is gone.
                 None if before.0.contains_key(claim) => {}
                 None => {
                     merged.insert(*claim, other.clone());

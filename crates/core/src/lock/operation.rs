@@ -23,13 +23,13 @@ pub struct NewEntry {
     pub lease_duration: Declared,
 }
 
-/// Sender of a write that may grant the lock to the sender. This grant counts as confirmed.
+/// Sender of a write that may grant it the lock. This grant counts as confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
     /// Claim of the writer.
     pub claim: Claim,
-    /// New revision, stored if this write grants the lock to the sender.
+    /// New revision, stored if this write grants the sender the lock.
     pub revision: Revision,
 }
 

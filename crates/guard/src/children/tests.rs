@@ -4,8 +4,8 @@ use super::*;
 
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Runs the test again in a separate process, and returns true in that process. In a process with
-/// other tests, a forked child would hold the file locks of those tests until it calls exec.
+/// Runs the test again in a separate process, and returns true there. In a process with other
+/// tests, a forked child would hold the file locks of those tests until it calls exec.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -277,7 +277,7 @@ impl LeaseInner {
         }
     }
 
-    /// Interprets a document, and keeps the document for updates by change events.
+    /// Interprets a document, and keeps it for updates by change events.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)

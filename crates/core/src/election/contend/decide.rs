@@ -104,7 +104,7 @@ impl Contender {
             return Decision::Wait(None);
         }
         let opens = match &lease.reserved_for {
-            // All other candidates wait for this candidate, so this candidate needs no jitter.
+            // All other candidates wait for this candidate, so it needs no jitter.
             Some(reserved) if reserved.identity == self.me.identity => BootTime::default(),
             Some(reserved) => {
                 let reserved_until = self.view.seen + self.reserved_for(reserved, lease);

@@ -40,8 +40,8 @@ impl Contender {
             return AfterWrite::StoreRolledBack;
         }
         if attempt.overtaken.is_some() {
-            // The other claim may lead. If an event showed that claim, no read can prove that the
-            // claim was never stored.
+            // The other claim may lead. If an event showed that claim, no read can prove that it
+            // was never stored.
             let until = turn.now + self.view.marks.lease_longest;
             self.waits.quarantine = Some(until);
             self.observe_written(Found::Lease(lease), turn);

@@ -14,7 +14,7 @@ pub(crate) struct WorkloadState {
     running: Option<Running>,
     /// Cooldown after the last exit. It doubles with each exit soon after a start.
     back_off: Duration,
-    /// The last loss of leadership, until an unsupervised workload has had time to notice the loss.
+    /// The last loss of leadership, until an unsupervised workload has had time to notice it.
     pub(super) drain: Option<DrainAfterLoss>,
 }
 

@@ -275,8 +275,8 @@ impl Contender {
     pub(super) fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
         self.claims.remove_ended(claim);
         if self.record.claim == Some(claim) {
-            // The record must no longer name the claim, because a restored document may contain
-            // the claim again.
+            // The record must no longer name the claim, because a restored document may contain it
+            // again.
             turn.effects.push(self.record.set(None, &self.view));
         }
     }

@@ -50,7 +50,7 @@ impl Leaving {
                 false => self.end.clone(),
             });
         }
-        // If a leave overtook the join, the join would then add an entry without an owner.
+        // If a leave overtook the join, the late join would add an entry without an owner.
         if self.awaited.is_some() || exchange.writes.is_joining() {
             return Ok(Some(self.until));
         }

@@ -109,7 +109,7 @@ impl Waiting {
         }
         self.renew_due = renew_due;
         self.hurry = false;
-        // The renewal may acquire the lock, so the renewal declares the whole minimum hold.
+        // The renewal may acquire the lock, so it declares the whole minimum hold.
         let min_hold = exchange.options.min_hold;
         let declares = granted && min_hold != MinHold::NONE;
         exchange.renew(declares.then_some(min_hold.get()), turn);

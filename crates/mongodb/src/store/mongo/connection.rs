@@ -38,8 +38,7 @@ use crate::uri::UriProblem;
 use leasehold_core::election::{BootTime, Outcome, Timings};
 
 /// Time limit for shutting down a client. Ending the client's sessions takes milliseconds. The
-/// client's monitors may run for one more heartbeat, but an exiting process need not wait for the
-/// monitors.
+/// client's monitors may run for one more heartbeat, but an exiting process need not wait for them.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 pub(super) const URI_REFUSED: &str = "MongoDB URI refused";
 

@@ -190,8 +190,7 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
 }
 
 /// Returns a filter that matches only documents that [`read`] accepts as a lease of this name. The
-/// filter does not check the holder's identity, because only a manual edit can make the identity
-/// invalid.
+/// filter does not check the holder's identity, because only a manual edit can make it invalid.
 pub(super) fn ours(name: &str) -> Document {
     ours_with(name, Bson::Boolean(true))
 }

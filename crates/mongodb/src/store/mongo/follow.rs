@@ -274,7 +274,7 @@ async fn open<L: StreamHandler>(
     Ok((Opened::Stream(Box::new(stream.await?)), event))
 }
 
-/// Prepares a change stream of majority-acknowledged writes, without opening the stream.
+/// Prepares a change stream of majority-acknowledged writes, without opening it.
 pub(super) fn opening(collection: &Collection<Document>, pipeline: Vec<Document>) -> Watch<'_> {
     collection
         .watch()

@@ -1,7 +1,7 @@
 //! Hints wake followers. After each change that others wait for, candidates and operators insert a
 //! document into a small capped collection, which followers read with tailable cursors. A hint only
 //! causes a read, or an acquisition that matches only the announced release, so lost, late or false
-//! hints are harmless and need no majority.
+//! hints are harmless, and hints need no majority.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -38,7 +38,7 @@ struct LockInner {
     deployment: Arc<Deployment>,
     shares_client: bool,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
-    /// Previous number of slots. Set by this contender's first join that changed the number.
+    /// Previous number of slots. Set by this contender's first join that changed it.
     slots_before: OnceLock<u32>,
     /// The newest claim, and the operation time of its join, where its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
@@ -141,8 +141,8 @@ impl MongoLockStore {
         let _ = self.shared.result.set(result);
     }
 
-    /// Returns the previous number of slots if a join of this contender changed the number; 0 if
-    /// the lock was exclusive or shared before.
+    /// Returns the previous number of slots if a join of this contender changed it; 0 if the lock
+    /// was exclusive or shared before.
     pub fn slots_before(&self) -> Option<u32> {
         self.shared.slots_before.get().copied()
     }
@@ -205,8 +205,8 @@ fn outcome(document: Option<&Document>) -> LockOutcome {
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
-/// Makes a contender confirm its grant before it acts on the grant, because a product other than
-/// MongoDB may report a grant that no majority has acknowledged.
+/// Makes a contender confirm its grant before it acts on it, because a product other than MongoDB
+/// may report a grant that no majority has acknowledged.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {

@@ -12,7 +12,7 @@ use leasehold_core::election::{Identity, Timings};
 /// function again after a failure, so that a rotated secret takes effect.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Returns the name of the connection string's source, if the source has a name.
+/// Returns the name of the connection string's source, if it has a name.
 pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// How a candidate notices writes by other processes.

@@ -59,7 +59,7 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Returns the server's reply inside a login error of the driver; otherwise the error itself.
+/// Returns the server's reply if the driver's login error contains it; otherwise the error itself.
 pub(super) fn reply(error: &Error) -> &Error {
     let ErrorKind::Authentication { .. } = error.kind.as_ref() else {
         return error;

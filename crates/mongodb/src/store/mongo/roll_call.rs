@@ -32,8 +32,8 @@ pub struct Present {
     pub version: Option<String>,
     /// The workload's health; `None` without a health check, or from an older version.
     pub healthy: Option<bool>,
-    /// The token that the candidate leads with; `None` if the candidate does not lead or steps
-    /// down, or from an older version.
+    /// The token that the candidate leads with; `None` if the candidate does not lead, is stepping
+    /// down, or runs an older version.
     pub leads_with: Option<Token>,
 }
 

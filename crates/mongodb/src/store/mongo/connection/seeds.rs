@@ -42,7 +42,7 @@ struct HelloIdentity {
 #[derive(Debug, PartialEq, Eq)]
 enum Relation {
     Same,
-    /// The server is not part of a deployment now, or the driver never uses the server.
+    /// The server is not part of a deployment now, or the driver never uses it.
     Unused,
     /// Only the server's set id can decide, and the server has not reported it yet.
     Unclear,
@@ -228,7 +228,7 @@ impl HelloIdentity {
             (Some(_), None) => Relation::Unused,
             (Some(_), Some(_)) if home.is_same(mine) => {
                 let has_ids = home.id.is_some() && mine.id.is_some();
-                // A member lists the primary once the member has applied the newest configuration.
+                // A member lists the primary once it has applied the newest configuration.
                 match has_ids || !self.is_writable && mine.members.contains(primary) {
                     true => Relation::Same,
                     false => Relation::Unclear,

@@ -110,8 +110,8 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// Returns the last owner of each slot. An owner that returns gets the same slot if no other
-/// contender holds the slot.
+/// Returns the last owner of each slot. A returning owner gets the same slot if no other contender
+/// holds it.
 fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
     let owners = document.get_array("slot_owners");
     let owner = |value: &Bson| value.as_str().map(named);
