@@ -22,7 +22,7 @@ use super::survivors::ProcessId;
 
 /// Offset of the first place, after the record of the daemon.
 pub const PLACES_BEGIN: usize = 512;
-/// Length of a place. All places lie in the file's first page, so a kill cannot tear a write.
+/// Length of a place. All places are in the file's first page, so a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
 /// Length of the claim file in bytes.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + ClaimPlace::ALL.len() * PLACE_LENGTH;

@@ -13,7 +13,7 @@ pub(super) const OPEN_CLAIMS_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct OpenClaims {
     pub(super) exited: Option<ExitedClaim>,
-    /// Acquisitions of unknown outcome. If stored, they are adopted or released.
+    /// Acquisitions whose outcome is unknown. If stored, they are adopted or released.
     pub(super) pending: Vec<Attempt>,
     pub(super) ended: Vec<EndedClaim>,
     /// The ended claim whose release only the primary has acknowledged, until a read confirms it.

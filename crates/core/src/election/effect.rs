@@ -107,7 +107,8 @@ pub enum Operation {
         claim: Claim,
         /// The new revision.
         revision: Revision,
-        /// The last acknowledged revision, and the revisions of later writes of unknown outcome.
+        /// The last acknowledged revision, and the revisions of later writes whose outcome is
+        /// unknown.
         chain: Vec<Revision>,
     },
     /// Free the lease. Like a renewal, a release matches only `claim` with a revision in `chain`,

@@ -55,7 +55,7 @@ named! {
     }
 }
 
-/// One write or read. Each write that changes the holders or the queue also grants free room to
+/// One write or read. Each write that changes the holders or the queue also grants free capacity to
 /// waiters, in the same update. `docs/locks.md` describes the filters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -65,13 +65,13 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Append this contender to the queue, and grant free room to waiters.
+    /// Append this contender to the queue, and grant free capacity to waiters.
     Join {
         /// Entry to append.
         entry: NewEntry,
         /// Highest token seen.
         seen: Token,
-        /// Join only if the queue is empty and the lock has room.
+        /// Join only if the queue is empty and the lock has free capacity.
         non_blocking: bool,
     },
     /// Extend an entry, or confirm a grant.
@@ -103,7 +103,7 @@ pub enum LockOperation {
         /// Key of the work, to record its success.
         success: Option<WorkKey>,
     },
-    /// Remove this contender's entry, and grant free room to waiters.
+    /// Remove this contender's entry, and grant free capacity to waiters.
     Leave {
         /// Claim of this contender.
         claim: Claim,
@@ -116,8 +116,9 @@ pub enum LockOperation {
         /// Number of slots that this contender requests; 0 if the lock has no slots.
         slots: u32,
     },
-    /// Remove every entry that still matches, and grant free room to waiters. Without `entries`,
-    /// the write only grants: to a waiting sender, or to any waiter if the sender has no entry.
+    /// Remove every entry that still matches, and grant free capacity to waiters. Without
+    /// `entries`, the write only grants: to a waiting sender, or to any waiter if the sender has no
+    /// entry.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,
@@ -128,7 +129,8 @@ pub enum LockOperation {
         /// Highest token seen.
         seen: Token,
     },
-    /// Remove these claims regardless of revisions, and grant free room. Voids mutual exclusion.
+    /// Remove these claims regardless of revisions, and grant free capacity. Voids mutual
+    /// exclusion.
     Break {
         /// Claims that were shown to the operator.
         claims: Vec<Claim>,

@@ -104,7 +104,8 @@ impl LockView {
         (seen, self.marks.lease_longest)
     }
 
-    /// Returns true if, after a manual edit, `claim` heads the queue and the lock has room.
+    /// Returns true if, after a manual edit, `claim` heads the queue and the lock has free
+    /// capacity.
     pub(super) fn is_overlooked(&self, claim: Claim) -> bool {
         self.lock.as_ref().is_some_and(|lock| {
             let mut queue = lock.queue.iter();

@@ -18,7 +18,7 @@ use crate::lock::{
 const STAGGER: Duration = Duration::from_millis(200);
 /// Highest position that increases the delay, so that an expired entry is evicted in bounded time.
 const STAGGERED_MAX: usize = 8;
-/// Maximum number of evictions of unknown outcome that await a late reply.
+/// Maximum number of evictions that await a late reply after their timeout.
 const UNANSWERED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -312,7 +312,8 @@ impl Exchange {
 #[derive(Debug, Clone, Default)]
 struct Evictions {
     in_flight: Option<Eviction>,
-    /// Evictions of unknown outcome, oldest first. A late reply may still show the evicted entries.
+    /// Evictions whose outcome is unknown, oldest first. A late reply may still show the evicted
+    /// entries.
     unanswered: VecDeque<Eviction>,
 }
 

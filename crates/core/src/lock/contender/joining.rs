@@ -23,7 +23,7 @@ pub(super) struct Joining {
 pub(super) enum Next {
     Join,
     Create,
-    /// The lock has no room. Read again, and evict expired entries.
+    /// The lock has no free capacity. Read again, and evict expired entries.
     Look,
 }
 

@@ -10,7 +10,8 @@ pub(super) struct Waiting {
     pub(super) position: usize,
     granted: bool,
     pub(super) renew_due: BootTime,
-    /// True if this contender heads the queue and the lock has room, but the grant is missing.
+    /// True if this contender heads the queue and the lock has free capacity, but the grant is
+    /// missing.
     overlooked: bool,
     /// True if a confirmation found no free slot, so that another holder must leave or be evicted.
     lacks_slot: bool,

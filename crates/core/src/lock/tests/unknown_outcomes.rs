@@ -1,4 +1,5 @@
-//! A call of unknown outcome gives no authority. A late reply gives no authority past its deadline.
+//! A call whose outcome is unknown gives no authority. A late reply gives no authority past its
+//! deadline.
 
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
