@@ -18,7 +18,7 @@ use crate::lock::{
 const STAGGER: Duration = Duration::from_millis(200);
 /// Highest position that increases the delay, so that an expired entry is evicted in bounded time.
 const STAGGERED_MAX: usize = 8;
-/// Maximum number of evictions that await a late reply after their timeout.
+/// Maximum number of evictions with an unknown outcome that await a late reply.
 const UNANSWERED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
