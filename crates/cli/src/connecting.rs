@@ -56,7 +56,7 @@ fn passed(limit: Duration) -> String {
     format!("({} of {})", shown(UNANSWERED_MAX), shown(limit))
 }
 
-/// Awaits `wait`, which takes about `limit` at most. After a second, reports once what the command
+/// Awaits `wait`, which takes at most about `limit`. After a second, reports once what the command
 /// is waiting for.
 pub async fn announced<T>(
     wait: impl Future<Output = T>,

@@ -92,7 +92,7 @@ choice! {
 }
 
 choice! {
-    /// Action of a restarted daemon, once the workload of its predecessor is gone.
+    /// Action of a restarted daemon after its predecessor's workload has exited.
     enum OnDaemonRestart {
         /// The daemon leads again immediately.
         Lead = "lead",
@@ -118,8 +118,8 @@ choice! { SignalNumber {
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFormat {
-    /// True for JSON, false for text. `None` for the command's default: `run`, `bury` and `web` log
-    /// JSON unless standard error is a terminal; the other commands log text.
+    /// True for JSON, false for text. `None` selects the command's default: `run`, `bury` and `web`
+    /// log JSON unless standard error is a terminal; the other commands log text.
     pub json: Option<bool>,
 }
 

@@ -1,5 +1,5 @@
 //! The layers: defaults, files, environment and flags. The crate `config` only parses the files,
-//! because it keeps no origins and stops at the first error.
+//! because it does not record origins and stops at the first error.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the daemon's connection string. A reload opens no new pipe, which could block.
+    /// Source of the daemon's connection string. A reload does not open a new pipe, because that
+    /// could block.
     pub started_with: Option<UriSource>,
 }
 
@@ -73,7 +74,7 @@ impl Sources {
 }
 
 impl fmt::Debug for Sources {
-    /// Omits values, because environment and flags may contain a connection string.
+    /// Omits values, because the environment and the flags may contain a connection string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags: Vec<_> = self.flags.iter().map(|(key, _)| key.flag()).collect();
         f.debug_struct("Sources")
@@ -151,8 +152,8 @@ const POD: [(&str, &str); 5] = [
 /// Maximum size of a configuration file, in case the path names a huge file.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Limits the levels of a line "- - - -…", because the parser is recursive. 10,000 levels overflow
-/// its stack; this limit allows fewer than 800 in a file of the maximum size.
+/// Limits the nesting that a single line such as "- - - -…" can open, because the loader is
+/// recursive: 10,000 levels overflow its stack.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 const MISPLACED_URI: &str = "this looks like a connection string, which belongs in mongodb.uri, or \

@@ -112,8 +112,8 @@ impl Key {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Returns the flag without its dashes, such as `lease-renew-deadline`. The flag of a name is its
-    /// section: `lease`.
+    /// Returns the flag without its dashes, such as `lease-renew-deadline`. The flag of a key
+    /// `name` is only its section: `lease`.
     pub fn flag(&self) -> String {
         if self.name == "name" {
             return self.section.to_owned();
@@ -207,7 +207,7 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name && name != "name")
 }
 
-/// Well below half a second: after that time, a step-down considers a status file stuck.
+/// Well below the half second after which a step-down considers a status file stuck.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 /// Maximum of most durations. A longer value probably has the wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
@@ -249,7 +249,7 @@ pub static KEYS: &[Key] = keys! {
             "The lease to contend for (required by run)", lock: none;
         "profile", ValueType::OneOf(Profile::WORDS), NextClaim,
             "Set of default durations: steady, brisk or fast";
-        // `lock` has its own flag --lease-duration, which scales the other durations too.
+        // `lock` has its own flag --lease-duration, which also scales the other durations.
         "lease_duration", ValueType::Duration(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over", lock: none;
         "renew_deadline", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,

@@ -326,7 +326,7 @@ impl Loaded {
     }
 }
 
-/// Prefixes each duration's name in an error of the election core with its section.
+/// In an error of the election core, prefixes the name of each duration with its section.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

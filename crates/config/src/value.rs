@@ -97,8 +97,7 @@ fn health_url(text: &str) -> Result<(), String> {
 }
 
 /// Parses an address and a port to listen on. The address may be `localhost`. A missing address
-/// means all IPv4 addresses. The error describes the accepted values, with `port_usual` if the text
-/// has no port.
+/// means all IPv4 addresses. The error gives examples, with `port_usual` if the text has no port.
 pub fn listen(text: &str, port_usual: u16) -> Result<SocketAddr, String> {
     let port = |text: &str| text.parse::<u16>().ok();
     let address = match text.rsplit_once(':') {
@@ -167,7 +166,7 @@ fn database(text: &str) -> Result<(), String> {
 }
 
 fn collection(text: &str) -> Result<(), String> {
-    /// Leaves room for a database (63 bytes) and a dot within MongoDB's limit of 255 bytes.
+    /// Leaves room for a database name (63 bytes) and a dot within MongoDB's limit of 255 bytes.
     const LENGTH_MAX: usize = 180;
     let legal = !text.is_empty()
         && text.len() <= LENGTH_MAX

@@ -98,8 +98,9 @@ fn is_service_link(rest: &str) -> bool {
         || name.ends_with("_PORT") && !name.contains("__")
 }
 
-/// Returns the section and the key of a variable, separated by two underscores, because Kubernetes
-/// injects variables with one, such as `LEASEHOLD_HTTP_PORT` for a Service leasehold-http.
+/// Returns the section and the key of a variable, which two underscores separate. One underscore
+/// would be ambiguous, because Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for a
+/// Service leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;

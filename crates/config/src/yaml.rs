@@ -2,7 +2,7 @@
 
 use yaml_rust2::parser::{Event, Parser};
 
-/// Maximum number of keys and values, more than ten times the number of keys.
+/// Maximum number of keys and values, more than ten times the number of configuration keys.
 const NODES_MAX: usize = 2000;
 /// Maximum nesting, because the loader is recursive.
 const DEPTH_MAX: usize = 40;
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(check("lease: &a\n  name: b\n"), Ok(()));
         let refused = check("a: &a [x]\nb: *a\n").expect_err("an alias");
         assert!(refused.contains("line 2"), "{refused}");
-        // Refused even though a later line cannot be parsed.
+        // The alias is refused before the syntax error in a later line is found.
         assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
     }
 

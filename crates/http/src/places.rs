@@ -107,7 +107,8 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Count once, not per candidate, because a flood calls this function for each connection.
+        // Count once and not for each candidate, because a flood of connections calls this function
+        // for each of them.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {
             *places_of.entry(place.peer).or_default() += 1;

@@ -28,7 +28,8 @@ use leasehold_supervisor::command::{
 
 /// Maximum time that the exit waits for the release. Without a release, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
-/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss from our exit.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss from the exit of
+/// this process.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -147,7 +148,8 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // Waits longer for the success, because an election may outlast `patience`.
+                    // Waits longer until the success is recorded, because a MongoDB election may
+                    // outlast `patience`.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
                         end = timeout(rest, finish(&mut locker)) => end.ok().flatten(),
@@ -263,7 +265,7 @@ impl Work<'_> {
     }
 }
 
-/// If a terminal signal ended the command, this process must end by the signal too.
+/// If a terminal signal ended the command, this process must end by that signal too.
 fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) -> Exit {
     let SupervisedEnd { ended, .. } = finished;
     let CommandEnd::Signalled(number) = ended.end else {

@@ -44,7 +44,7 @@ use leasehold_mongodb::locker::{LockError, Locker, LockerOptions};
 use leasehold_mongodb::trace::Trace;
 use leasehold_supervisor::command::StandbyCommand;
 
-/// Turns of the event loop until the driver has sent its first commands, if the servers are near.
+/// Turns of the event loop that the driver needs to send its first commands to nearby servers.
 const TURNS_TO_CONNECT: u32 = 3;
 
 fn system(operation: &str) -> impl Fn(io::Error) -> CommandError {

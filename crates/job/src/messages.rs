@@ -56,8 +56,8 @@ impl JobMessages {
         }
     }
 
-    /// True if log lines have the form of this command's messages. Then a message replaces a longer
-    /// log line.
+    /// True if log lines have the form of this command's messages. In this case, a message replaces
+    /// a longer log line.
     pub(super) const fn is_plain(&self) -> bool {
         matches!(self.format, LineFormat::Plain(_))
     }
@@ -75,7 +75,8 @@ impl JobMessages {
         }
     }
 
-    /// Reports that others hold the lock or did the work: normal if several hosts start one job.
+    /// Reports that others hold the lock or did the work, which is normal if several hosts start
+    /// one job.
     pub(super) fn left_to_others(&self, what: &str) {
         self.newest.set(what);
         match (self.quiet, self.is_json()) {

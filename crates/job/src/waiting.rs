@@ -28,7 +28,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum wait for the first response of MongoDB, which shows whether the lock is free.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
-/// With an unlimited wait, a job gives up after MongoDB was unresponsive for this many lease
+/// With an unlimited wait, a job gives up once MongoDB has been unresponsive for this many lease
 /// durations. The limit exceeds any election or restart, but keeps cron jobs from piling up.
 const SILENCE_MAX_LEASES: u32 = 10;
 /// Minimum wait for a new attempt if the lock was lost before the work began.
@@ -337,7 +337,8 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Shows a misspelt name early. As with flock(1), a program may be installed during the wait.
+    /// Warns early of a misspelt name. It is only a warning because, as with flock(1), a program
+    /// may be installed during the wait.
     fn warn_of_program(&self) {
         let program = self.job.args.command.first();
         if let Some(Err(error)) = program.map(|program| check_executable(program)) {

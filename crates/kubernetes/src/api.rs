@@ -237,7 +237,7 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     }
 }
 
-/// True if the answer rejects `metadata.uid`.
+/// Returns true if the answer rejects `metadata.uid`.
 fn names_uid(body: &[u8]) -> bool {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let causes = answer["details"]["causes"].as_array();

@@ -144,8 +144,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Longest interval while the Role is missing, as a multiple of [`INTERVAL`].
 const UNGRANTED_FACTOR_MAX: u32 = 6;
 
-/// Logs an error if no policy restricts the token. Never returns, because a task that ends has
-/// failed.
+/// Logs an error if no policy restricts the token. Never returns, because the end of a task counts
+/// as a failure.
 pub(super) async fn verify(examiner: Examiner, lease: String) -> io::Result<()> {
     match restricted(&examiner, INTERVAL, REQUEST_TIME_MAX).await {
         Some(true) => debug!(%lease, "an admission policy restricts the token of this pod"),
@@ -170,7 +170,8 @@ enum GrantedChange {
 }
 
 /// Waits for the right to patch pods, then makes at most [`ATTEMPTS`] dry runs. Returns true once a
-/// policy restricts the token, false if the last dry run was accepted, `None` if it failed.
+/// policy restricts the token, false if the last dry run was accepted, and `None` if the last dry
+/// run failed.
 async fn restricted(examiner: &Examiner, interval: Duration, answer_max: Duration) -> Option<bool> {
     let mut attempts = 0;
     let mut until_granted = interval;

@@ -57,7 +57,7 @@ pub struct Kubernetes {
     label_wait: Duration,
 }
 
-/// The tasks behind a [`Kubernetes`]. A task that ends has failed.
+/// The tasks behind a [`Kubernetes`]. The end of a task counts as a failure.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<io::Result<()>>,
@@ -154,7 +154,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for a task to fail; indefinitely if all have ended. Returns its name and the cause.
+    /// Waits for a task to fail, and returns its name and the cause. Never returns once all tasks
+    /// have ended.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),
@@ -167,7 +168,8 @@ impl Tasks {
         (name, error)
     }
 
-    /// In the background, logs an error unless an admission policy restricts this pod's token.
+    /// Checks in the background that an admission policy restricts this pod's token, and logs an
+    /// error if none does.
     pub fn verify_restriction(&mut self, examiner: Examiner, lease: String) {
         self.spawn("admission policy", examination::verify(examiner, lease));
     }

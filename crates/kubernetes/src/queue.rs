@@ -12,7 +12,8 @@ use leasehold_core::election::BootTime;
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum number of waiting Events. A change of leader causes two; reporting one may take 15 s.
+/// Maximum number of waiting Events. A change of leader causes two Events, and reporting an Event
+/// may take 15 s.
 const WAITING_MAX: usize = 16;
 /// Maximum number of Events that wait or are remembered for counting.
 const KNOWN_MAX: usize = 2 * WAITING_MAX;

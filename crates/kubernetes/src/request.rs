@@ -208,8 +208,8 @@ impl Requests {
         self.patch_status(name, uid.as_str(), metadata, option)
     }
 
-    /// Patches `pods/status`, whose right permits setting labels but not changing images. The uid
-    /// protects a later pod with the same name.
+    /// Patches `pods/status`, because the right to do so permits setting labels but not changing
+    /// images. The uid protects a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,

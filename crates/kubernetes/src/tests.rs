@@ -38,7 +38,8 @@ where
     let api = Api::over("https://api".to_owned(), move || {
         let number = made.fetch_add(1, Ordering::SeqCst);
         if Some(number) == fault {
-            // A panic without a backtrace, which could take longer than the test waits.
+            // Panics without a backtrace, because printing it could take longer than the test
+            // waits.
             resume_unwind(Box::new("a bug in a task"));
         }
         let answer = Arc::clone(&answer);

@@ -58,7 +58,7 @@ pub struct LeaseSample<'a> {
 pub struct LeaseHolder<'a> {
     /// Identity of the holder.
     pub identity: &'a str,
-    /// True if the holder seems to be gone; `None` while an outage hides it.
+    /// True if the holder seems to be gone; `None` if unknown because of an outage.
     pub silent: Option<bool>,
     /// Time of the acquisition since the Unix epoch, by the holder's clock.
     pub since: Duration,
@@ -75,11 +75,11 @@ pub struct LockSample<'a> {
     pub name: &'a str,
     /// Identities of the holders whose work or minimum hold has not ended.
     pub holders: Vec<&'a str>,
-    /// Number of holders whose work has ended and whose minimum hold has not; `None` while an
-    /// outage hides a holder.
+    /// Number of holders whose work has ended but whose minimum hold has not; `None` if unknown
+    /// because of an outage.
     pub kept: Option<usize>,
-    /// Number of holders that seem to be gone; `None` while an outage hides a holder, unless
-    /// another holder is known to be gone.
+    /// Number of holders that seem to be gone. During an outage, `None` unless a holder is known to
+    /// be gone.
     pub silent: Option<usize>,
     /// Number of waiters.
     pub waiters: usize,
@@ -87,8 +87,8 @@ pub struct LockSample<'a> {
     pub slots: u32,
     /// The newest token.
     pub token: i64,
-    /// The longest time that a renewing holder has worked under the lock; `None` while an outage
-    /// hides a holder.
+    /// The longest time that a renewing holder has worked under the lock; `None` if unknown because
+    /// of an outage.
     pub held: Option<Duration>,
     /// The longest time that a waiter has waited.
     pub waited: Duration,

@@ -9,7 +9,7 @@ use leasehold_host::duration::short;
 /// 1970–9999, because humantime panics outside this range, and a clock may never have been set.
 pub(crate) const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 
-/// Smallest distance of a date in the future that shows that two clocks differ.
+/// A date at least this far in the future shows that two clocks differ.
 const SKEW_MIN: Duration = Duration::from_secs(1);
 
 /// Formats a date of a document in RFC 3339 with milliseconds.
@@ -33,7 +33,7 @@ pub fn dated_by_holder(at: WallMillis, now: SystemTime) -> String {
     with_age(since_epoch(at), now, " by its clock")
 }
 
-/// Formats a date of JSON like [`dated`]. Returns the text unchanged if the text is not a date.
+/// Formats a date from JSON like [`dated`]. Returns the text unchanged if the text is not a date.
 pub fn with_its_age(date: &str, now: SystemTime) -> String {
     let at = humantime::parse_rfc3339(date).ok();
     let at = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());

@@ -1,9 +1,9 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
 //! A new process uses the directory as proof that the lease's holder has exited (proof of death).
-//! The new process has locked the directory, so every process that had this lock has exited, and
-//! the claim record names the claim that the lease document contains. The proof also requires that
-//! all recorded processes that do not hold the lock have exited.
+//! The new process holds the lock, so every earlier holder of the lock has exited. The claim record
+//! names the claim in the lease document. The proof also requires that the recorded processes
+//! without the lock have exited.
 
 mod deployment;
 mod examine;
@@ -191,8 +191,8 @@ impl StatusDirectory {
         Ok(())
     }
 
-    /// Returns the id of the user who owns the claim record, if that user's record proves nothing
-    /// to this process.
+    /// Returns the owner of the claim record if it is neither this user nor root. The record then
+    /// proves nothing.
     pub fn other_owner(&self) -> io::Result<Option<u32>> {
         let owner = self.claim.metadata()?.uid();
         Ok((!place::is_ours(owner)).then_some(owner))

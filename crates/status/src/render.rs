@@ -143,8 +143,8 @@ pub fn authority_at(status: &Status, now: BootTime) -> Option<Authority> {
     status.authority.filter(|_| status.role == Role::Leader)
 }
 
-/// Returns the leader's name for `GET /` and `leasehold_holder_info`. Never names an expired holder,
-/// and names this candidate only while it has authority, regardless of the document.
+/// Returns the leader's name for `GET /` and `leasehold_holder_info`. Never names an expired
+/// holder. Names this candidate only while it has authority, even if the document still names it.
 pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> Option<&'a str> {
     let leads = authority_at(status, now).is_some();
     let holder = status.holder.as_ref().filter(|h| h.until > now)?;

@@ -31,11 +31,12 @@ use leasehold_guard::{
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
-/// A command that runs this long after the latest SIGKILL and `loss_grace` counts as stuck. Killed
-/// processes exit within milliseconds, unless in uninterruptible sleep or protected from signals.
+/// A command counts as stuck if it still runs this long after SIGKILL is due and `loss_grace` has
+/// passed. Killed processes exit within milliseconds, unless in uninterruptible sleep or protected
+/// from signals.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time without a connected guard after which its absence is reported.
+/// The absence of a guard is reported after this time without a connection.
 const GUARD_MISSED_AFTER: Duration = Duration::from_secs(5);
 
 /// Maximum time to read the guard's report after this process was frozen.
@@ -53,8 +54,7 @@ pub struct StandbyCommand {
 /// A change of the guard while its command does not run.
 #[derive(Debug)]
 pub enum GuardChange {
-    /// A guard waits to start the command. If the guard could not be started, it is started
-    /// together with the command.
+    /// The command can be started: a guard waits, or will be started together with the command.
     Ready,
     /// The guard has closed its connection.
     Lost,
@@ -390,7 +390,7 @@ impl SupervisedCommand {
     fn finished(&self, ended: Termination) -> SupervisedEnd {
         let now = clock::boot_now();
         // After a freeze past the deadline, this process may learn of the command's end before it
-        // notices the loss. If only the guard was lost, the authority may last.
+        // notices the loss. If only the guard was lost, the authority may still be valid.
         let expired = self.is_expired(now);
         let by_guard = ended.by_us && (expired || !ended.guard_lost) || self.cut_off;
         let unnoticed = self.stopped_at.is_none() && by_guard;

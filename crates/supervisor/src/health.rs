@@ -90,7 +90,7 @@ impl Health {
         }
     }
 
-    /// Checks indefinitely, and passes each change on.
+    /// Runs checks indefinitely, and reports each change.
     pub async fn watch(mut self, readiness: Arc<Readiness>) {
         let mut state = HealthState {
             failures_max: self.config.failures,

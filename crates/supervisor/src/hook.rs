@@ -24,7 +24,7 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 pub(super) const ON_LEAD: &str = "on_lead";
 pub(super) const ON_STEP_DOWN: &str = "on_step_down";
 
-/// A hook that is not started again while an earlier run exists.
+/// A hook that is not started again until its previous run has ended.
 pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
@@ -65,7 +65,7 @@ impl Hook {
     }
 }
 
-/// Runs the on_lead hook until it exits, reaches its timeout, or its claim no longer leads. If the
+/// Runs the on_lead hook until it exits or times out, or until its claim no longer leads. If the
 /// daemon freezes, the guard of the hook enforces the deadline of the claim.
 pub(super) async fn lead(
     mut hook: GuardedCommand,

@@ -75,7 +75,7 @@ pub struct SupervisorOptions {
 /// The command of a supervisor.
 #[derive(Debug)]
 pub enum SupervisedProgram {
-    /// There are only hooks.
+    /// No command, only hooks.
     None,
     /// A program and its arguments, run by a guard that is a child of this process.
     Words(Vec<OsString>),

@@ -24,7 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Builds a command, with an empty token while not leading; `None` if `words` is empty.
+    /// Builds a command; `None` if `words` is empty. The token is empty while this replica does not
+    /// lead.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
         Some(self.environment(Command::new(program).arguments(arguments), token))

@@ -15,7 +15,7 @@ use leasehold_guard::claim_share::{Child, children};
 use leasehold_guard::survivors;
 
 /// Maximum wait for a child whose guard was killed. The kernel kills the child within milliseconds
-/// (hundreds if throttled), but not a child that changed its user.
+/// (hundreds of milliseconds if throttled), but not a child that changed its user.
 const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why a claim is not a proof of death.
@@ -32,8 +32,8 @@ pub enum Unproven {
 }
 
 /// Waits for proof that no command runs under the claim, for at most `patience` or
-/// [`CHILD_AWAITED_MAX`], whichever is shorter. Returns `None` if there is proof, or the reason why
-/// there is none. The caller holds the lock of `claim`, so the guards have exited, and their
+/// [`CHILD_AWAITED_MAX`], whichever is shorter. Returns `None` if there is proof, otherwise the
+/// reason why not. The caller holds the lock of `claim`, so the guards have exited, and their
 /// records no longer change.
 pub(super) fn may_run(
     claim: &File,

@@ -1,6 +1,6 @@
-//! Goal: the record never proves too much, and never loses the token. A false proof would let a
-//! daemon lead while the previous command still runs, and a lost token would hide a rollback of the
-//! store. Method: real directories and files.
+//! Goal: the record never yields a false proof, and never loses the token. A false proof would let
+//! a daemon lead while the previous command still runs, and a lost token would hide a rollback of
+//! the store. Method: real directories and files.
 
 use super::*;
 use leasehold_guard::claim_share::FILE_LENGTH;
