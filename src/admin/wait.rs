@@ -16,7 +16,7 @@ use crate::publish::render::authority_at;
 use leasehold_http::{Answer, Client, full};
 
 /// Maximum time that a request waits. Clients and proxies give up after some minutes without an
-/// answer, so a longer wait takes several requests.
+/// answer, so a longer wait needs several requests.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

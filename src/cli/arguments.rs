@@ -52,7 +52,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     if let Some(guard) = GuardArgs::without_clap(arguments) {
         return Ok(Invocation::Guard(guard));
     }
-    // Only help and errors need the layout, which would cost every start of a job a millisecond.
+    // Only help and errors need the layout. Computing it would delay the start of every job by a
+    // millisecond.
     let matches = match one_only(arguments) {
         Some(command) => command.try_get_matches_from(arguments),
         None => CommandLine::command().try_get_matches_from(arguments),
@@ -81,7 +82,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     }
 }
 
-/// Returns the command line of `bury` and the end of authority if a guard has become this process.
+/// Returns the command line of `bury` and the end of authority, if a guard has replaced itself with
+/// this process.
 fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
     let (until, arguments) = arguments.split_last()?;
     let until = until.to_str()?.parse().ok().map(BootTime::from_nanos)?;
@@ -91,8 +93,8 @@ fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
     Some((arguments, until))
 }
 
-/// Returns a command line that knows only the named command, if processes of this command run for
-/// long or start often. Building all commands takes a millisecond, and a guard keeps their memory.
+/// Returns a definition of only the named command, if its processes run for long or start often.
+/// Building all commands takes a millisecond, and a guard would keep their memory.
 fn one_only(arguments: &[OsString]) -> Option<Command> {
     let only = match arguments.get(1)?.to_str()? {
         "run" => RunArgs::augment_args(Command::new("run")),

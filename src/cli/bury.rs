@@ -395,7 +395,7 @@ impl Surfaces for Recorder {
 
     fn workload(&mut self, _: Order) {}
 
-    /// The record keeps the claim until the end, so that an interrupted release can be repeated.
+    /// The claim stays in the record until the end, so that an interrupted release can be repeated.
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
 
     fn notice(&mut self, notice: &Notice) {

@@ -30,8 +30,8 @@ pub struct CompletionsArgs {
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a separate command and its arguments.
 ///
-/// Completes the names that this host knows where a lease or lock is expected, only keys after
-/// `config`, and file names only where a path is expected.
+/// Where a lease or lock is expected, completes the names that this host knows. Completes only keys
+/// after `config`, and file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -86,8 +86,8 @@ _leasehold_documents() {
 }
 
 "#;
-/// Beginnings of the zsh specifications of a name, which clap leaves without an action, and the
-/// function that completes each of them.
+/// The zsh specifications of a name begin with these texts. clap gives them no action, so each gets
+/// the function that completes the name.
 const ZSH_UNCOMPLETED: [(&str, &str); 5] = [
     ("'--lease=[", "_leasehold_leases"),
     ("'--lock=[", "_leasehold_locks"),

@@ -20,8 +20,8 @@ use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
-/// A key whose flag is accepted, because scripts pass the flags of `lock` on, but hidden, because
-/// these commands hold nothing.
+/// The flag of this key is accepted, because scripts pass on the flags of `lock`. It is hidden,
+/// because these commands hold no lock.
 const IDENTITY: &str = "identity.name";
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 

@@ -42,7 +42,8 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     };
     let directory = directory.display();
     if std::env::var_os(SERVICE_HOST).is_some() {
-        // Any user can write to an emptyDir; the mounts decide which containers reach it.
+        // Any user can write to an emptyDir; the volume mounts determine which containers can reach
+        // it.
         info!(
             %lease, %directory, why,
             "other users may write in the status directory: mount it read-only in other containers"

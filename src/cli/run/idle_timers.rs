@@ -22,9 +22,9 @@ use crate::exit;
 /// Maximum delay of a timer while the election is idle.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The election counts as idle after this time without a failure or change. After an election of
-/// the set, the driver has found the new primary by then; otherwise a call that waits for the
-/// primary prevents coarse timers.
+/// The election counts as idle after this time without a failure or change. In this time, the
+/// driver finds the new primary after an election of the set. If it does not, a call that waits for
+/// the primary keeps the timers exact.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
 /// A timer with a shorter period must be exact.

@@ -55,7 +55,7 @@ impl Supervised {
         !matches!(self, Self::Nothing)
     }
 
-    /// Returns true if the election must order the start and the end of the program or of hooks.
+    /// Returns true if the election must send orders that start and stop the program or hooks.
     pub(super) fn supervises(&self, config: &Config) -> bool {
         let hooks = &config.hooks;
         self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()

@@ -105,8 +105,8 @@ impl Tried<'_> {
         self.action(CHANGE_STREAM, watch, permitted).await
     }
 
-    /// Tries an action. If the action is not permitted, the finding names it and the command that
-    /// grants it.
+    /// Tries an action. If the action is not permitted, the finding names the action and the
+    /// command that grants it.
     async fn action(
         &self,
         action: &str,
@@ -337,8 +337,8 @@ impl Tried<'_> {
     }
 }
 
-/// Warns if the holder's last renewal is older than its lease duration. The age is the difference
-/// between the wall clocks of this machine and the holder, so it is an estimate.
+/// Warns if the holder's last renewal is older than its lease duration. The age is an estimate,
+/// because the date of the renewal is from the holder's wall clock.
 fn held(
     lease: &ResourceName,
     held: String,

@@ -154,7 +154,7 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
     Ok(finding.millis("elapsed_ms", took))
 }
 
-/// Waits for a primary, unless a retry cannot succeed.
+/// Waits for a primary. Gives up early if a retry cannot succeed.
 async fn reach(store: &StoreProbe, timeout: Duration) -> Result<Description, Failure> {
     let mut last = None;
     let attempts = async {

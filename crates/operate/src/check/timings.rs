@@ -52,7 +52,7 @@ fn has_elections(description: &Description) -> Result<(), Skip> {
     }
 }
 
-/// Checks that a leader survives an election. Unknown settings count as MongoDB's defaults.
+/// Checks that a leader survives an election. Assumes MongoDB's defaults for unknown settings.
 fn election(timings: &Timings, settings: &Result<FailoverSettings, String>) -> Finding {
     let default = FailoverSettings::default();
     let needed = Needed::of(timings, settings.as_ref().unwrap_or(&default));

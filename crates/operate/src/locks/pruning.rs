@@ -148,8 +148,8 @@ async fn one(
     }
 }
 
-/// Returns the reason to keep a lock. Returns `None` if the lock has no waiter, and if the work and
-/// the minimum hold of all holders have ended.
+/// Returns the reason to keep a lock. Returns `None` if the lock has no waiter, and no holder whose
+/// work or minimum hold is still in progress.
 fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
     let named = |entry: &Entry| format!("{} ({})", entry.owner.identity, entry.mode.as_str());
     if let Some(holder) = lock.holders.iter().find(|entry| !entry.work_done) {

@@ -161,8 +161,8 @@ impl<S: Selection> ConnectionArgs<S> {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
-    /// Returns the error if a flag `of_list` is given with a subcommand, or if a flag is given both
-    /// before and after the subcommand.
+    /// Returns the error if one of the flags `of_list` is given with a subcommand, or if any flag
+    /// is given both before and after the subcommand.
     pub(crate) fn contradiction(
         &self,
         of_list: &[(&str, bool)],

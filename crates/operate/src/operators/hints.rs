@@ -63,7 +63,7 @@ pub(crate) fn did_you_mean(name: &str, known: &[&str]) -> Option<String> {
     if similar.is_empty() {
         let start = name.to_lowercase();
         let longer = names().filter(|longer| longer.to_lowercase().starts_with(&start));
-        // A common prefix of many names suggests none of them.
+        // If many names begin with `name`, none of them is suggested.
         let longer: Vec<_> = longer.take(NEAR_MAX + 1).collect();
         similar.extend(longer.iter().filter(|_| longer.len() <= NEAR_MAX));
     }

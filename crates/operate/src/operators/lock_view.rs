@@ -23,7 +23,7 @@ use leasehold_status::dates::date;
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
 ];
-/// State of a holder or waiter that an outage hides.
+/// State of a holder or waiter, if unknown because of an outage.
 const UNKNOWN: &str = Liveness::Unseen.as_str();
 const PRUNED: &str = "pruned";
 /// The states of holders, from the best to the worst.
@@ -126,8 +126,8 @@ impl<'a> ObservedLock<'a> {
         &self.evidence[..self.record.lock.holders.len()]
     }
 
-    /// Returns the holders whose work or minimum hold has not ended, each with its state, and true
-    /// if the holder seems to be gone.
+    /// Returns the holders whose work or minimum hold has not ended, each with its state and a
+    /// flag. The flag is true if the holder seems to be gone.
     pub(super) fn holding(&self) -> impl Iterator<Item = (&'a Entry, HolderState, bool)> {
         self.holders().iter().filter_map(move |(entry, evidence)| {
             let state = self.state(entry, evidence.as_ref());
@@ -423,8 +423,8 @@ impl<'a> ObservedLock<'a> {
         }
     }
 
-    /// Returns the time since the last renewal, and also its age by MongoDB's clock if the two
-    /// differ.
+    /// Returns the time since the last renewal. If the renewal's age by MongoDB's clock differs,
+    /// also returns this age.
     fn renewed(&self, entry: &Entry, evidence: Option<&Evidence>) -> String {
         let Some(evidence) = evidence.filter(|it| it.liveness != Liveness::Unseen) else {
             return "-".to_owned();

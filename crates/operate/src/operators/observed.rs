@@ -149,9 +149,9 @@ impl ObservedDocument {
 }
 
 impl Observed {
-    /// Applies an event. Returns the names of the event's documents, including deleted documents;
-    /// the value is false if the document was only renewed. `answered` is the time of MongoDB's last
-    /// answer.
+    /// Applies an event. Returns the names of the event's documents, including deleted documents.
+    /// The value is false if the document was only renewed. `answered` is the time of MongoDB's
+    /// last answer.
     pub(super) fn apply(&mut self, event: ViewEvent, answered: BootTime) -> BTreeMap<String, bool> {
         match event {
             ViewEvent::Listed { entries, at } => {
@@ -240,7 +240,8 @@ impl Observed {
     }
 
     /// Returns the leases whose holder may be gone or seems to be gone, and the free leases.
-    /// Excludes free leases that are paused or retired, and leases that an outage hides.
+    /// Excludes free leases that are paused or retired, and leases whose state is unknown because
+    /// of an outage.
     pub(super) fn unled_leases(&self, now: BootTime) -> impl Iterator<Item = &ObservedDocument> {
         let is_unled = move |seen: &&ObservedDocument| match seen.evidence(now) {
             Some(evidence) => evidence.is_doubtful(),

@@ -214,7 +214,8 @@ pub(super) fn is_done(lease: &LeaseRecord) -> bool {
         })
 }
 
-/// Returns why the pending request has no effect, or `None` if it has had one or will have one.
+/// Returns why the pending request has no effect, or `None` if the request has taken effect or will
+/// take effect.
 pub(super) fn ineffective(lease: &LeaseRecord) -> Option<String> {
     match lease.effect()? {
         RequestEffect::Effective => None,
@@ -410,8 +411,8 @@ pub(super) fn held_for(ended: &PastHolder) -> String {
     }
 }
 
-/// Returns the reason of an end, in words about the former holder. For a takeover, the document
-/// contains the new holder's reason.
+/// Returns why a hold ended, from the point of view of the former holder. For a takeover, the
+/// document contains the new holder's reason.
 pub(super) fn end_reason(ended: &PastHolder) -> Option<&str> {
     match ended.reason.as_deref() {
         Some("took_over") => Some("expired"),

@@ -399,7 +399,8 @@ impl<'a> PendingRequest<'a> {
         };
         let call = ActionId::random(&mut KernelRandomness);
         progress.roll_call = Some(call);
-        // Dropping the set aborts the roll call, which an earlier outcome makes unnecessary.
+        // If the outcome is known earlier, the roll call is unnecessary. Dropping the set aborts
+        // it.
         let mut roll = JoinSet::new();
         roll.spawn(async move {
             sleep(delay).await;

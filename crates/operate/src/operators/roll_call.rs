@@ -46,11 +46,11 @@ pub(crate) enum Roll {
     Unclaimed(Duration),
 }
 
-/// The leases without a renewing holder whose candidates are asked.
+/// Selects the leases whose candidates are asked, among the leases without a renewing holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     None,
-    /// All, except leases that any candidate would have acquired long ago.
+    /// All, except free leases that a running candidate would have acquired long ago.
     IfUnclear,
     All,
 }
@@ -167,8 +167,8 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
         pause *= 2;
         let begun = clock::boot_now();
         let read = read().await;
-        // While MongoDB hangs, candidates cannot answer. A failed read adds no time, because an outage
-        // may last.
+        // While MongoDB hangs, candidates cannot answer. The duration of a failed read is not
+        // added, because an outage may last.
         if read.is_ok() {
             until = until + clock::boot_now().since(begun);
         }
@@ -247,7 +247,8 @@ pub(super) struct RollCalls {
     /// Number of roll calls that may still be made.
     left: usize,
     called: BTreeMap<String, LastCall>,
-    /// Each result has the time of its end, and is true if another attempt may succeed.
+    /// Each result contains the time when the call ended. The flag is true if another attempt may
+    /// succeed.
     calls: JoinSet<(String, Roll, BootTime, bool)>,
     rolls: Rolls,
     answered_at: BTreeMap<String, BootTime>,
@@ -275,7 +276,8 @@ impl RollCalls {
     }
 
     /// Asks the candidates of leases without a renewing holder to report, unless they were asked
-    /// recently. A late holder may have answered, so its silence is a reason to ask again.
+    /// recently. Asks again once a late holder counts as silent, because this holder may have
+    /// answered the earlier roll call.
     pub(super) fn call(&mut self, observed: &Observed) {
         let now = clock::boot_now();
         let (unled, known) = self.unled(observed);

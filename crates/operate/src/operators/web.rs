@@ -38,7 +38,7 @@ use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scop
 pub(super) const STREAMS_MAX: usize = 64;
 /// Interval between checks of why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
-/// A timer that is late by this time shows that this process did not run.
+/// If a timer is late by at least this time, this process was not running.
 const LATE_MIN: Duration = Duration::from_secs(3);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! Logs whether the candidate follows changes by a change stream or by hints.
+//! Logs whether the candidate follows changes through a change stream or hints.
 
 use std::mem;
 

@@ -35,8 +35,8 @@ pub(crate) enum Recovery {
 
 /// Smallest clock difference that is shown, in milliseconds.
 pub(crate) const SKEW_MIN: i64 = 1_000;
-/// A last renewal that is dated in the future counts as evidence only for this time, which exceeds
-/// the default renewal interval. The time is shorter for a short lease duration.
+/// If the last renewal is dated in the future, its date counts as evidence only for this time,
+/// which exceeds the default renewal interval. The time is shorter for a short lease duration.
 const MISDATED_AFTER: Duration = Duration::from_secs(4);
 /// A renewal during an outage of at most this time counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
@@ -157,7 +157,7 @@ impl Evidence {
     }
 }
 
-/// Returns true if a date is further in the future than the clock of a live holder plausibly is.
+/// Returns true if a date is too far in the future for a live holder's clock.
 fn is_far_ahead(last_write_ago: Option<i64>, lease_duration: Duration) -> bool {
     let ahead = last_write_ago.map(|ago| Duration::from_millis(ago.min(0).unsigned_abs()));
     ahead.is_some_and(|ahead| ahead > lease_duration / 4)
@@ -182,8 +182,8 @@ impl Silence {
         let renewed = self.revision != revision;
         if renewed || after_outage && !was_gone {
             *self = Self {
-                // The server may apply a renewal just after the outage although the holder sent it
-                // earlier and has stopped since.
+                // The server may apply a renewal just after the outage, although the holder sent it
+                // earlier and has stopped since then.
                 renewal_seen: renewed && !after_outage && self.recovery == Recovery::Complete,
                 recovery: match renewed {
                     _ if !after_outage => Recovery::Complete,

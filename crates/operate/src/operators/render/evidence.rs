@@ -66,7 +66,7 @@ impl Evidence {
         }
     }
 
-    /// Returns true if an outage hides whether the holder renews.
+    /// Returns true if an outage prevents this command from seeing renewals.
     fn is_hidden(&self, now: BootTime) -> bool {
         self.liveness == Liveness::Unseen || self.silence.is_blind(now)
     }

@@ -152,8 +152,8 @@ pub(super) fn row(seen: &ObservedDocument, roll: Option<&Roll>, now: BootTime) -
     }
 }
 
-/// Age of a holder's last renewal: the milliseconds, true if the renewal was observed, and, if it
-/// was not observed, its date.
+/// Age of a holder's last renewal in milliseconds, and a flag. If the flag is false, the renewal
+/// was not observed, and its date follows.
 #[derive(Debug, Serialize)]
 pub(super) struct RenewalAge(u64, bool, Option<String>);
 
