@@ -66,7 +66,7 @@ impl Evidence {
         }
     }
 
-    /// Returns true if an outage prevents this command from seeing renewals.
+    /// Returns true if, because of an outage, it is unknown whether the holder renews.
     fn is_hidden(&self, now: BootTime) -> bool {
         self.liveness == Liveness::Unseen || self.silence.is_blind(now)
     }

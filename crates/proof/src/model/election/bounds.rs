@@ -16,7 +16,7 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     pub(crate) standby: bool,
     /// Candidates register as standby, later candidates have higher priorities, and leaders hand
-    /// over to higher priorities.
+    /// over to candidates of higher priority.
     pub(crate) prefer: bool,
     /// After this number of ticks without a fault, some candidate must lead (I10). If the lease is
     /// paused, no candidate may lead then.

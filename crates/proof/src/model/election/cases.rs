@@ -10,7 +10,7 @@ use crate::proof::model::pace::Pace;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) bounds: Bounds,
-    /// Some run must reach each of these milestones.
+    /// Each of these milestones must occur in at least one run.
     pub(crate) milestones: &'static [Milestone],
     /// Number of states when the case was last changed.
     pub(crate) states_min: usize,

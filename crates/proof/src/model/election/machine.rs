@@ -59,7 +59,7 @@ impl Payload for Operation {
 /// the factors of `SPREADS` for random delays of at most 5, 10, 20 and 40 ms in nanoseconds.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
-/// `SPREADS * MIDDLE` is the middle of the jitter modulo `JITTER`.
+/// `SPREADS * MIDDLE` modulo `JITTER` is the middle of the jitter's range.
 const MIDDLE: u128 = {
     let mut factor = 0;
     while factor * (SPREADS % JITTER) % JITTER != JITTER / 2 {

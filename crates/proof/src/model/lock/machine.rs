@@ -1,5 +1,5 @@
-//! One contender's machine: its clock, its process, the memory that each process leaves to the
-//! next, and the calls and events in flight between the machine and the store.
+//! One contender's machine: its clock, its process, the memory that each process leaves to its
+//! successor, and the calls and events in flight between the machine and the store.
 
 use std::hash::Hasher;
 use std::time::Duration;

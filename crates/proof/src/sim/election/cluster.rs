@@ -60,7 +60,7 @@ pub(super) struct Machine {
     pub(super) supervises: bool,
     /// The guard runs in another container than the daemon.
     pub(super) contained: bool,
-    /// The time that a workload has to end when leadership is given up.
+    /// The time allowed for a workload to end when leadership is given up.
     pub(super) stop_grace: Duration,
     pub(super) neighbour: Neighbour,
 }
@@ -325,8 +325,8 @@ impl World {
         self.start_at(at, machine, directory);
     }
 
-    /// Draws the priority of the candidates on the newest machine, and whether they prefer higher
-    /// priorities. Candidates of earlier versions keep the default.
+    /// Draws the priority of the candidates on the newest machine, and whether these candidates
+    /// hand over to standbys of higher priority. Candidates of earlier versions keep the default.
     fn prioritize(&mut self, rng: &mut Rng) {
         let priority = [0, 0, 1, 2, 7][rng.index(5)];
         let interval = [None, None, Some(30), Some(90)][rng.index(4)];

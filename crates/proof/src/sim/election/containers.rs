@@ -212,7 +212,7 @@ impl World {
         self.own.containers[c].ordered_last = Some(g);
     }
 
-    /// Returns the time when a container's processes continue after a freeze or a suspension.
+    /// Returns the time when a container's processes resume after a freeze or a suspension.
     pub(super) fn still_until(&self, c: usize) -> u64 {
         let container = &self.own.containers[c];
         container
@@ -238,7 +238,7 @@ impl World {
         self.at(at, move |world| world.close_noticed(daemon, here, g));
     }
 
-    /// The daemon notices that its guard's connection has closed.
+    /// Handles the closing of a guard's connection, which the daemon has noticed.
     pub(super) fn close_noticed(
         &mut self,
         daemon: usize,
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// The daemon has proof that no process of this guard's workload is left.
+    /// Handles proof for the daemon that every process of this guard's workload has exited.
     pub(super) fn proven(&mut self, g: usize) {
         let Guard { daemon, token, .. } = self.own.guards[g];
         if !self.processes[daemon].alive || self.own.guards[g].heard {

@@ -229,7 +229,7 @@ impl World {
         guard.told_at = at;
     }
 
-    /// Returns the time when the guard and its child continue after a suspension of the machine or a
+    /// Returns the time when the guard and its child resume after a suspension of the machine or a
     /// freeze of the container.
     pub(super) fn child_still_until(&self, g: usize) -> u64 {
         let guard = &self.own.guards[g];

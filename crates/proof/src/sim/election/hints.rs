@@ -134,7 +134,7 @@ impl World {
         declared(p.tenure_interval.filter(|_| hints))
     }
 
-    /// Replaces the primary just after the primary alone may have acknowledged this release.
+    /// Replaces the primary just after this release, which the primary alone may have acknowledged.
     pub(super) fn disturb_release(
         &mut self,
         process: usize,

@@ -376,8 +376,8 @@ impl Facts {
         }
     }
 
-    /// Returns how long the workload may take to notice the loss. At a shutdown, a workload that is
-    /// configured to end before its candidate has at most a second.
+    /// Returns how long the workload may take to notice the loss. At a shutdown, this is at most a
+    /// second if the workload is configured to end before its candidate.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {

@@ -1,5 +1,5 @@
-//! I2: a claim has authority only from a write that a majority acknowledged. The authority counts
-//! from before the write was sent.
+//! I2: a claim has authority only from a write that a majority acknowledged. The authority is
+//! counted from an instant before the write was sent.
 
 use super::{Violation, explain, require};
 use crate::election::BootTime;

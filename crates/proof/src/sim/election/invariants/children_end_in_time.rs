@@ -2,9 +2,9 @@
 //! daemon runs.
 //!
 //! While a host sleeps, no process runs, not even a child. After the host wakes or a frozen guard
-//! or daemon continues, the scheduler needs some time to run the guard or the daemon. A child is
-//! late only if it outlives this time. If neither guard nor daemon runs, no process can end the
-//! child, and only the fencing token protects the data.
+//! or daemon resumes, the scheduler needs some time to run the guard or the daemon. A child is late
+//! only if it outlives this time. If neither guard nor daemon runs, no process can end the child,
+//! and only the fencing token protects the data.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Running {
     pub(crate) guarded: Option<Duration>,
     /// Time that the daemon has run without a pause; `None` if the daemon does not run.
     pub(crate) kept: Option<Duration>,
-    /// Maximum time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it resumes.
     pub(crate) wake_max: Duration,
     /// Time after the deadline when a daemon considers its guard stuck.
     pub(crate) guard_late_max: Duration,

@@ -11,7 +11,7 @@ pub(crate) struct Late {
     /// Time that the guard has run since the newest order arrived. `None` if the guard does not run
     /// or the order has not arrived.
     pub(crate) runs: Option<Duration>,
-    /// Maximum time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it resumes.
     pub(crate) wake_max: Duration,
 }
 

@@ -8,7 +8,7 @@ use super::{Violation, require};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    /// Time since the process last sent a renewal, or last continued after a freeze.
+    /// Time since the process last sent a renewal, or last resumed after a freeze.
     pub(crate) idle: Duration,
     /// The sum of a renewal interval, timeouts and retries.
     pub(crate) idle_max: Duration,

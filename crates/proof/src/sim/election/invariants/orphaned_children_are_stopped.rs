@@ -11,7 +11,7 @@ pub(crate) struct Orphan {
     pub(crate) asked: bool,
     /// Time during which the guard could send the signal.
     pub(crate) alone: Duration,
-    /// Maximum time that a process needs to act after it continues.
+    /// Maximum time that a process needs to act after it resumes.
     pub(crate) wake_max: Duration,
 }
 

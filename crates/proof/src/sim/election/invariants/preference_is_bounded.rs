@@ -1,7 +1,7 @@
-//! The priority of a standby ends a leadership only if the leader prefers higher priorities. The
-//! leader hands over at most once per configured interval, and only to a candidate with a higher
-//! priority that registered again on request. A registration replaces only a standby with a lower
-//! priority (*The standby* in `docs/protocol.md`).
+//! The priority of a standby ends a leadership only if the leader prefers standbys of higher
+//! priority. The leader hands over at most once per configured interval, and only to a candidate
+//! with a higher priority that registered again on request. A registration replaces only a standby
+//! with a lower priority (*The standby* in `docs/protocol.md`).
 
 use std::time::Duration;
 

@@ -12,12 +12,12 @@ const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stop {
-    /// Time since the step-down began, or since the process last continued after a freeze.
+    /// Time since the step-down began, or since the process last resumed after a freeze.
     pub(crate) lasts: Duration,
     /// Time from the stop signal to SIGKILL.
     pub(crate) grace: Duration,
     pub(crate) loss_grace: Duration,
-    /// The time that readers of stuck files and an unsupervised workload have to notice the loss.
+    /// The time allowed for readers of stuck files and an unsupervised workload to notice the loss.
     pub(crate) notice: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! I2 and I7: a claim has authority only from an acknowledged write after which the stored entry
-//! has the write's revision and a token. The authority counts from before the write was sent, and
-//! ends with the claim.
+//! has the write's revision and a token. The authority is counted from an instant before the write
+//! was sent, and ends with the claim.
 
 use super::{Violation, require};
 use crate::election::BootTime;
