@@ -257,8 +257,8 @@ impl StatusWriter {
         }
     }
 
-    /// Serves calls until the handle is dropped, or until a close request, and returns the
-    /// request's answer channel.
+    /// Serves calls until the handle is dropped or a close request arrives. Returns the answer
+    /// channel of the close request.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<bool>> {
         loop {
             self.record();

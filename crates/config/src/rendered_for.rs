@@ -1,5 +1,6 @@
 //! The namespace and service account that manifests were rendered for. A kustomization can change
-//! both, but not the flags and admission policies, so several overlays would share a lease or lock.
+//! both, but not the flags and the admission policies. Several overlays would then share a lease or
+//! lock.
 
 use std::fmt;
 

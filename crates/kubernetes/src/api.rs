@@ -84,7 +84,7 @@ impl fmt::Display for ApiError {
 }
 
 impl Api {
-    /// Opens a connection for each request.
+    /// Accesses the server of `access`. Each request opens its own connection.
     pub fn new(access: Access) -> Self {
         let server = access.server.clone();
         Self::over(server, move || access.client())

@@ -180,8 +180,8 @@ impl KnownEvents {
     }
 
     /// A repeating Event stays known even if the API server did not accept it, because retries
-    /// would delay other Events. Other Events are reported again only if they recurred during the
-    /// report.
+    /// would delay other Events. After a failed report, other Events are reported again only if
+    /// they recurred during the report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

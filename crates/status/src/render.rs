@@ -131,8 +131,8 @@ pub struct DocumentHolder {
     pub identity: String,
     /// The holder's fencing token.
     pub token: i64,
-    /// True until this candidate has seen the holder write, because the holder may have exited
-    /// earlier.
+    /// True until this candidate has observed a write by the holder, because the holder may already
+    /// have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,
 }

@@ -207,13 +207,14 @@ pub enum CommandEvent {
 pub struct SupervisedEnd {
     /// The end of the command and all its descendants.
     pub ended: Termination,
-    /// True if the command exited by itself, and the processes that it left were not cut off.
+    /// True if the command exited by itself, and the processes that it left behind were not cut
+    /// off.
     pub exited: bool,
-    /// True if the command exited by itself, and processes that it left were ended early, because
-    /// the authority was lost or the command was killed.
+    /// True if the command exited by itself, and processes that it left behind were ended early,
+    /// because the authority was lost or the command was killed.
     pub cut_off: bool,
-    /// True if the command exited by itself, and processes that it left were stopped. Their work,
-    /// such as the output of a filter, may be incomplete.
+    /// True if the command exited by itself, and processes that it left behind were stopped. Their
+    /// work, such as the output of a filter, may be incomplete.
     pub leftovers_stopped: bool,
     /// Time from the first stop request to the end of the command; `None` without a request.
     pub stopped_after: Option<Duration>,
@@ -229,7 +230,7 @@ impl SupervisedEnd {
         self.exited || self.stopped_after.is_none() && !self.lost
     }
 
-    /// Returns true if the command exited with 0, but a process that it left was stopped.
+    /// Returns true if the command exited with 0, but a process that it left behind was stopped.
     pub fn is_incomplete(&self) -> bool {
         self.leftovers_stopped && self.ended.end == CommandEnd::Exited(exit::DONE)
     }
@@ -341,7 +342,8 @@ impl SupervisedCommand {
                     if std::mem::take(&mut self.lingers) {
                         self.report_leftovers();
                     }
-                    // A command that was not executed leaves no processes; its reason follows.
+                    // A command that was not executed leaves no processes behind. `Gone` reports
+                    // the reason.
                     if end.not_executed().is_none() {
                         return CommandEvent::Exited;
                     }
@@ -363,7 +365,8 @@ impl SupervisedCommand {
     }
 
     /// Returns the time at which the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`]
-    /// after SIGKILL. The processes that the command left get SIGKILL after their own grace period.
+    /// after SIGKILL. The processes that the command left behind get SIGKILL after their own grace
+    /// period.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;

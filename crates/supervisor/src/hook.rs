@@ -42,8 +42,9 @@ impl Hook {
         }
     }
 
-    /// Starts the hook; `None` if none is configured, or after a failure, which is logged. The
-    /// hook's guard shares the claim's lock, so that the next daemon waits for the hook.
+    /// Starts the hook. Returns `None` if no hook is configured, or after a failure, which is
+    /// logged. The hook's guard shares the claim's lock, so that the next daemon waits for the
+    /// hook.
     pub(super) async fn start(
         &mut self,
         options: &SupervisorOptions,
@@ -103,7 +104,8 @@ pub(super) async fn lead(
     left
 }
 
-/// Logs the end of a hook; `None` if the hook survived SIGKILL. Returns true if the hook exited 0.
+/// Logs the end of a hook. `ended` is `None` if the hook survived SIGKILL. Returns true if the hook
+/// exited 0.
 pub(super) fn report(lease: &ResourceName, hook: &'static str, ended: Option<Termination>) -> bool {
     let unkillable = || Err("it survived SIGKILL".to_owned());
     let ended = ended.map_or_else(unkillable, success);

@@ -66,7 +66,7 @@ pub struct SupervisorOptions {
     pub hooks: HooksConfig,
     /// Reports to the election whether a guard is available.
     pub readiness: Arc<Readiness>,
-    /// The lock of the claim. The workload counts as running while a guard has a share.
+    /// The lock of the claim. The workload counts as running while a guard shares this lock.
     pub claims: ClaimShares,
     /// Arguments of the witness, if any, that releases the lease after the daemon is killed.
     pub witness: Option<Vec<OsString>>,

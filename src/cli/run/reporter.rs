@@ -148,7 +148,7 @@ impl Reporter {
         }
     }
 
-    /// Warns if an election of the replica set would cost the leadership.
+    /// Warns if the leader would lose leadership during an election of the replica set.
     fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
         let lease = &self.lease;
         let (settings, unknown) = match settings {

@@ -25,7 +25,7 @@ pub enum Examined {
     Full,
 }
 
-/// Examines a directory. Fails if a daemon could not create the directory or write in it.
+/// Examines a directory. Fails if a daemon could not create the directory or write to it.
 pub fn examine(path: &Path) -> Result<Examined, CommandError> {
     place::refuse_planted_links(path).map_err(cannot_create(path))?;
     let existing = path
