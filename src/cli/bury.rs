@@ -1,7 +1,7 @@
 //! `leasehold bury`: releases the lease of a daemon that has exited without a release.
 //!
-//! The command follows the path of a restarted daemon up to the proof that the previous process has
-//! exited, and then releases that process's claim instead of leading. It never acquires the lease.
+//! Like a restarted daemon, the command first proves that the previous process has exited. The
+//! command then releases that process's claim instead of leading. It never acquires the lease.
 
 use std::fs::File;
 use std::io;

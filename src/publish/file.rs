@@ -351,8 +351,8 @@ impl StatusWriter {
             let path = self.directory.path();
             self.errors.failed(path, &error, &self.metrics);
             if authority_at(current, boot_now()).is_some() {
-                // The files keep an earlier deadline, or none, so readers may stop trusting them
-                // too early, but never too late.
+                // The files keep an earlier deadline or no deadline, so readers may stop trusting
+                // the files too early, but never too late.
                 return false;
             }
             if !self.says_leader {

@@ -35,7 +35,8 @@ pub fn from_environment() -> Result<Option<Trace>, CommandError> {
 }
 
 /// Opens or creates a file that only this user can read. Refuses a symbolic link, because another
-/// user may have planted it, and a pipe, because each write would block until a process reads it.
+/// user may have planted it. Refuses a pipe, because each write would block until a process reads
+/// it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()

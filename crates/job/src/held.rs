@@ -166,7 +166,7 @@ impl Work<'_> {
     }
 
     /// Reports an unconfirmed release. Returns false if another contender or an operator had
-    /// already removed the entry, which means that the lock was lost before the work ended.
+    /// already removed the entry. The lock was then lost before the work ended.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (args.lock(), self.token.get());
@@ -423,8 +423,8 @@ mod tests {
         assert!(never_began(&finished(CommandEnd::Refused, false), false));
         assert!(!never_began(&finished(CommandEnd::Refused, true), false));
         assert!(!never_began(&finished(CommandEnd::Refused, false), true));
-        // In these cases, the job must not wait for the lock again, because the command may have
-        // run for a moment, or can never run.
+        // In these cases, the job must not wait for the lock again. The command may have run for a
+        // moment, or can never run.
         for end in [
             CommandEnd::Signalled(9),
             CommandEnd::Unknown,

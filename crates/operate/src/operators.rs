@@ -361,7 +361,7 @@ enum RequestResult {
     Deleted,
     /// Another operator or candidate changed the lease first.
     Superseded,
-    /// Written, but without an effect before the timeout.
+    /// Written, but had no effect before the timeout.
     UnderWay,
 }
 

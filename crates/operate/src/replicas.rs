@@ -247,9 +247,8 @@ async fn ask_all(args: &ReplicasArgs) -> Round {
 
 type Answered = (SocketAddr, Result<ReplicaStatus, NoStatus>);
 
-/// Groups the answers by replica. Addresses of an IP family that no replica listens on are returned
-/// separately, because a host name may have IPv6 addresses although the daemon listens only on
-/// IPv4.
+/// Groups the answers by replica. Returns addresses separately if no replica listens on their IP
+/// family: a host name may have IPv6 addresses although the daemon listens only on IPv4.
 fn replicas_of(answers: Vec<Answered>) -> (Vec<Replica>, Vec<(SocketAddr, NoStatus)>) {
     let answer = |is_ipv6| {
         let mut answers = answers.iter();

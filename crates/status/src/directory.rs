@@ -182,8 +182,8 @@ impl StatusDirectory {
             memory.unproven = predecessor::may_run(&self.claim, &self.path, patience)?;
         }
         // With the proof, this process can lead immediately, under a new token. If the status files
-        // of the previous process cannot be removed, their deadline may still be in the future, so
-        // the new daemon does not use the proof and waits like any other candidate.
+        // of the previous process cannot be removed, their deadline may still be in the future. The
+        // new daemon then does not use the proof, and waits like any other candidate.
         if memory.claim.is_some() && memory.unproven.is_none() {
             memory.unproven = self.clear().err();
         }

@@ -71,9 +71,9 @@ pub struct StopMethod {
     pub signal: i32,
     /// Recipients of that signal.
     pub scope: StopScope,
-    /// Time that the command gets to stop on request.
+    /// Time allowed for the command to stop on request.
     pub grace: Duration,
-    /// Time that descendants get to end by themselves after the command has exited.
+    /// Time allowed for descendants to exit by themselves after the command has exited.
     pub linger: Duration,
 }
 
@@ -163,7 +163,7 @@ impl StandbyCommand {
         Ok(SupervisedCommand::new(workload, self.stopping, grace))
     }
 
-    /// Ends a waiting guard and reaps it, because PID 1 of a container may not reap orphans.
+    /// Ends a waiting guard and reaps it, because PID 1 of a container might not reap orphans.
     pub async fn dismiss(self) {
         if let Some(guard) = self.guard {
             guard.dismiss().await;

@@ -123,7 +123,7 @@ impl Slack {
     }
 }
 
-/// Returns false if the kernel refuses the slack. Timers then stay exact and cost more wake-ups.
+/// Returns false if the kernel refuses the slack. Timers then stay exact and cause more wake-ups.
 fn set_slack(nanos: u64) -> bool {
     set_current_timer_slack(NonZeroU64::new(nanos)).is_ok()
 }

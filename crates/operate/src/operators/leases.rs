@@ -235,7 +235,8 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
     // for MongoDB.
     let (scope, _, doing) = listing.parts();
     let followed = session.follow(scope, doing).await?;
-    // A background job may not change the terminal's settings; the kernel would stop the job.
+    // A background job must not change the terminal's settings, because the kernel would stop the
+    // job.
     let may_draw = !(io::stdin().is_terminal() && in_background(io::stdin()));
     let ended = async {
         match io::stdout().is_terminal() && !session.json && may_draw {

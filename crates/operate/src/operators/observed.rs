@@ -2,7 +2,7 @@
 //! the documents.
 //!
 //! A revision that the command finds at its start may be old. Until the revision changes, the only
-//! evidence is the date of the last renewal, which is informational, because it comes from the
+//! evidence is the date of the last renewal. This date is informational, because it comes from the
 //! holder's wall clock.
 
 mod evidence;

@@ -324,8 +324,8 @@ impl RollCalls {
         }
     }
 
-    /// Returns the names of the leases whose candidates are to be asked, and the leases whose
-    /// candidates need not be asked.
+    /// Returns the names of the leases whose candidates must be asked, and the rolls of the leases
+    /// whose candidates need not be asked.
     fn unled<'a>(&self, observed: &'a Observed) -> (BTreeSet<&'a str>, Rolls) {
         let (mut unled, mut known) = (BTreeSet::new(), Rolls::new());
         for seen in observed.unled_leases(clock::boot_now()) {

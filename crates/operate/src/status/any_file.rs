@@ -1,5 +1,5 @@
-//! Goal: whatever the status, and whenever the file is written and read, it says "leader" if and
-//! only if authority is still valid (I4). No text causes a panic.
+//! Goal: for every status and all times of writing and reading, a file says "leader" if and only if
+//! authority is still valid (I4). No text causes a panic.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -2,8 +2,8 @@
 //! inputs: a generator, the time of the draw, and a counter. A copy of the machine continues with
 //! the same generator.
 //!
-//! Unlike the program, the simulation does not mix in the wall clock, because delays come from this
-//! source too, and a run with other wall clocks must make the same decisions (I9).
+//! Unlike the program, the simulation does not mix in the wall clock. Delays come from this source
+//! too, and a run with other wall clocks must make the same decisions (I9).
 
 use super::rng::Rng;
 use crate::election::{BootTime, Randomness};

@@ -60,7 +60,7 @@ pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
 }
 
 /// Reads a file of at most `bytes_max` bytes. Refuses a symbolic link, a file of another user, and
-/// a file with a second name, because another user may control their content.
+/// a file with a second name (a hard link), because another user may control their content.
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
     let found = file.metadata()?;

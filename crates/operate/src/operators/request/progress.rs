@@ -217,7 +217,7 @@ impl Progress {
         holder == self.former() && !["requested", "transferred"].contains(&reason)
     }
 
-    /// Describes why a candidate other than `to` leads, as far as the lease shows it.
+    /// Describes why a candidate other than `to` leads, as far as the lease shows the reason.
     fn missed(&self, lease: &LeaseRecord, to: &Identity) -> String {
         let Some((former, reason)) = self.former().zip(self.reason(lease)) else {
             return format!(", not {to}");

@@ -1,6 +1,6 @@
 //! Goal: no order of events within the bounds violates I1, I3, I7, I8 or I10. To show that the
-//! model would notice a violation, every case must reach its milestones, and the model must find
-//! two leaders if the clock rates differ more than the protocol allows.
+//! model would notice a violation, every case must reach its milestones. Moreover, the model must
+//! find two leaders if the clock rates differ more than the protocol allows.
 
 use crate::proof::model::election::cases::{beyond_the_ratio, short};
 use crate::proof::model::exploration::Case as _;

@@ -80,8 +80,8 @@ impl World {
         // After damage to the document, a fork or a shutdown, a process may let the claim expire.
         let damaged = self.own.damages.iter().any(|d| d.until > self.now);
         let troubled = self.own.edited || damaged || !self.own.forks.is_empty();
-        // A process does not release the claim while a child runs, or while a workload may not have
-        // noticed the loss.
+        // A process does not release the claim while a child runs, or while a workload might not
+        // have noticed the loss.
         let unnoticed = self.processes[process].election.status().unnoticed;
         let awaits = self.awaits_child(process) || unnoticed.is_some();
         if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {

@@ -167,7 +167,7 @@ impl World {
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
-        // After a freeze, a process handles older inputs first, so it may not know yet that its
+        // After a freeze, a process handles older inputs first, so it might not know yet that its
         // guard is gone.
         let unaware = p
             .inbox

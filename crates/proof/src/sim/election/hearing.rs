@@ -184,8 +184,8 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// Returns the newest token that the process has seen and the token that is stored, if the
-    /// process is an idle follower whose stream is up to date.
+    /// Returns the newest token that the process has seen and the stored token. Returns `None`
+    /// unless the process is an idle follower whose stream is up to date.
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];
         let stream = &p.stream;
@@ -213,7 +213,7 @@ impl World {
                 // A late stream rarely reports a renewal before a read shows the renewal.
                 false => p.stream.stale && !p.stream.late,
             };
-            // The process may not know yet of a stream that was opened less than a second ago.
+            // The process might not know yet of a stream that was opened less than a second ago.
             let known = p.stream.opened_at + SECOND <= self.now;
             p.stream.open && known && stale && !p.facts.holds
         })

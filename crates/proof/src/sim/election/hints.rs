@@ -388,8 +388,8 @@ impl World {
         self.live.iter().copied().find(leads)
     }
 
-    /// Returns the leader if every process runs without delay at the rate of true time, and every
-    /// follower may acquire the lease and `follows`.
+    /// Returns the leader if every process runs without delay at the rate of true time, every
+    /// follower may acquire the lease, and `follows` is true for every follower.
     fn followed_leader(&self, follows: impl Fn(&Process) -> bool) -> Option<usize> {
         let leader = self.leader()?;
         let free = |process: &usize| {

@@ -57,8 +57,8 @@ pub(super) struct Ledger {
     resolved: VecDeque<Claim>,
     /// True if no read was sent since a stream was opened.
     pub(super) read_owed: bool,
-    /// The token of a holder that was notified of a new primary and has not sent a renewal since,
-    /// although fewer than two renewals were in flight.
+    /// The token of a holder that must send a renewal: it was notified of a new primary while fewer
+    /// than two renewals were in flight, and has not sent a renewal since then.
     pub(super) renewal_owed: Option<Token>,
     /// The number of consecutive reads that showed the process's own ended claim, without a write
     /// by the process.

@@ -1,6 +1,6 @@
 //! The observer's records about each process, with true time. They contain the inputs, the calls,
 //! and the status that the process publishes. The status names the claim that the process is giving
-//! up and the reason, and the other records show whether the reason is justified.
+//! up, and the reason. The other records show whether the reason is justified.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -10,8 +10,8 @@ use super::process::{LEASE_MAX, Process};
 use crate::election::{Operation, Token};
 
 impl World {
-    /// Returns true if a majority had this state at some time since the process sent its last
-    /// read, or the write whose reply showed this state.
+    /// Returns true if a majority had this state at some time after the process sent its last read,
+    /// or after it sent the write whose reply showed this state.
     pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
         let found = found.map_or(Was::Missing, Was::Token);
         let (p, facts) = (&self.processes[process], &self.processes[process].facts);

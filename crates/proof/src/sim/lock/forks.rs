@@ -78,7 +78,7 @@ impl World {
         forks.any(|fork| fork.processes.contains(&process))
     }
 
-    /// Returns the number of the fork if this authority comes from a write before the fork, and
+    /// Returns the number of the fork if this authority comes from a write before the fork, and if
     /// the other twin also holds the lock or has already left it.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();

@@ -1,9 +1,9 @@
 //! Contenders of an older version that share a lock with new contenders. The grants of the older
 //! version carry no tokens.
 //!
-//! Older contenders run the shipped state machine, but the simulation hides the new fields of
-//! documents from it, and changes its writes so that they grant like writes of the older version.
-//! The state machine therefore confirms each grant first, and knows no slot numbers.
+//! Older contenders run the shipped state machine. The simulation hides the new fields of documents
+//! from this state machine, and changes its writes so that they grant like writes of the older
+//! version. The state machine therefore confirms each grant first, and knows no slot numbers.
 
 use std::time::Duration;
 

@@ -46,9 +46,9 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // Keep only the oldest and the newest event of a process that is frozen or has
-                // exited, because either event can mislead the process. Keeping all events would
-                // make the number of states unbounded.
+                // For a process that is frozen or has exited, keep only the oldest and the newest
+                // event. Either event can mislead the process. Keeping all events would make the
+                // number of states unbounded.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

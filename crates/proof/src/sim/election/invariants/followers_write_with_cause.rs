@@ -1,7 +1,7 @@
-//! I8: a follower writes only if the lease is free, if the follower saw the lease expire, if the
-//! follower's own ended claim holds the lease, or if the holder has provably exited. A follower
-//! does not write while the lease is paused or reserved for another candidate, during its cooldown,
-//! while its workload is unhealthy, or if the document is foreign.
+//! I8: a follower writes only in one of these cases: the lease is free, the follower saw the lease
+//! expire, the follower's own ended claim holds the lease, or the holder has provably exited. A
+//! follower does not write while the lease is paused or reserved for another candidate, during its
+//! cooldown, while its workload is unhealthy, or if the document is foreign.
 
 use std::time::Duration;
 

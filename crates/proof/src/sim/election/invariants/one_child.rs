@@ -10,8 +10,8 @@ const RATIO: (u64, u64) = (11, 10);
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// The checks tolerate the claim after a fork or damage to the store, if its machine woke only
-    /// just after the deadline, or if neither guard nor daemon runs.
+    /// The checks tolerate the claim in three cases: after a fork or damage to the store, if its
+    /// machine woke just after the deadline, or if neither guard nor daemon runs.
     pub(crate) tolerated: bool,
 }
 

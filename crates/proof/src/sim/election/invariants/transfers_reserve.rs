@@ -1,6 +1,7 @@
 //! A transfer leaves a reservation. If a claim was asked to hand over, its release names the
-//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any
-//! other release reserves the lease for no longer than the standby's head start.
+//! candidate that may acquire first, and the length of this reservation (*Requests* in
+//! `docs/protocol.md`). Any other release reserves the lease for no longer than the standby's head
+//! start.
 
 use std::time::Duration;
 

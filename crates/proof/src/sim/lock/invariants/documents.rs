@@ -1,6 +1,6 @@
-//! Properties of the document after every write. Every possible grant is made, the order is kept,
-//! tokens grow, the number of slots does not change while the lock is in use, and each slot has
-//! one holder.
+//! Properties of the document after every write. Each write makes every possible grant, and keeps
+//! the order of the queue. Tokens grow. Each slot has one holder, and the number of slots does not
+//! change while the lock is in use.
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};

@@ -1,6 +1,6 @@
-//! While a live waiter reads, an expired entry is evicted within the sum of the entry's lease
-//! duration, a third of the waiter's lease duration, and some operation timeouts. If all jobs are
-//! short, one of the next jobs evicts an expired entry.
+//! While a live waiter reads, an expired entry is evicted within a bound: the sum of the entry's
+//! lease duration, a third of the waiter's lease duration, and some operation timeouts. If all jobs
+//! are short, one of the next jobs evicts an expired entry.
 
 use std::time::Duration;
 
