@@ -62,7 +62,7 @@ use leasehold_host::privacy::hide_from_the_user;
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
-/// Interval between two logs of the error that the document is not a lease.
+/// Interval at which the daemon logs that the document is not a lease.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the daemon until it is stopped.

@@ -231,7 +231,7 @@ pub struct Client {
     activity: Activity,
     /// The event streams of the server.
     pub streams: Streams,
-    /// Notified when the server ends this event stream in favor of another.
+    /// Notified when the server ends this event stream in favor of another stream.
     evicted: Arc<Notify>,
 }
 

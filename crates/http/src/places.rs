@@ -107,8 +107,8 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Count once and not for each candidate, because a flood of connections calls this function
-        // for each of them.
+        // Count once and not for each candidate, because this function runs for every new
+        // connection of a flood.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {
             *places_of.entry(place.peer).or_default() += 1;

@@ -184,7 +184,8 @@ pub(crate) async fn list_locks(
 }
 
 /// Runs a command on a collection, then closes the connections. If MongoDB has not answered within
-/// a second, prints the servers that are tried. `limit` is `None` for a long-running command.
+/// a second, prints the servers that the command tries to reach. `limit` is `None` for a
+/// long-running command.
 pub(crate) async fn run_on<T>(
     collection: &MongoCollection,
     uri: &UriSource,

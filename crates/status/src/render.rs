@@ -37,7 +37,7 @@ pub struct ClockPair {
     pub time_namespace: Option<u64>,
 }
 
-/// Not the inode of any time namespace, so that readers reject the deadline.
+/// No time namespace has this inode, so readers reject the deadline.
 const TIME_NAMESPACE_UNKNOWN: u64 = 0;
 
 impl ClockPair {

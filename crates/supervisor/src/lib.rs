@@ -465,7 +465,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Waits for the next change of the guard that waits for the command; indefinitely without a command.
+/// Waits for the next change of the guard. Never returns without a command.
 async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> GuardChange {
     match command {
         Some(command) => command.change(pause).await,

@@ -125,8 +125,8 @@ impl ObservedDocument {
         all.any(|evidence| evidence.liveness == Liveness::Expired)
     }
 
-    /// Records that the document may have changed unseen since `from`. A holder or waiter that
-    /// seemed to be gone keeps this state, because no renewal was observed.
+    /// Records that this command may have missed changes of the document since `from`. A holder or
+    /// waiter that seemed to be gone keeps this state, because no renewal was observed.
     fn lose_sight(&mut self, from: BootTime) {
         let passed = i64::try_from(clock::boot_now().since(from).as_millis()).unwrap_or(i64::MAX);
         let wall = WallMillis(wall().0.saturating_sub(passed));

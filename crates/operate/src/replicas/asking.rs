@@ -11,7 +11,7 @@ use super::ReplicaStatus;
 use leasehold_host::cause::cause;
 
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Maximum length of an answer. A daemon's answer has about 1 KB.
+/// Maximum length of an answer. A daemon's answer takes about 1 KB.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum number of characters shown of another program's answer.
 const SHOWN_MAX: usize = 40;

@@ -47,7 +47,7 @@ impl RenewalWait {
     }
 
     /// A lock has no candidates to ask, and the renewal interval of its holders is longer than the
-    /// default wait. So by default, the command does not wait for silent entries.
+    /// default wait. By default, the command therefore does not wait for silent entries.
     pub(in super::super) fn of_lock(observe: Option<Duration>) -> Self {
         Self {
             silent: observe.unwrap_or_default(),

@@ -195,7 +195,7 @@ impl Silence {
         }
     }
 
-    /// Records an outage, and restarts the time without a renewal.
+    /// Records an outage, and measures the time without a renewal from `now`.
     pub(crate) fn lose_sight(&mut self, now: BootTime) {
         *self = Self {
             blind_since: self.blind_since.or(Some(now)),

@@ -283,7 +283,7 @@ impl Progress {
     }
 
     /// Returns the instant at which the lease expires if the holder does not renew the lease. Only
-    /// a pause waits for this; returns `None` for other requests.
+    /// a pause waits for this instant; returns `None` for other requests.
     pub(super) fn expires(&self) -> Option<BootTime> {
         let duration = self.before.lease_duration();
         let duration = duration.filter(|_| self.kind == ActionKind::Pause)?;
@@ -390,7 +390,7 @@ impl Progress {
             }
             _ => String::new(),
         };
-        // A leader that steps down on request does not contend for one lease duration.
+        // After a requested step-down, the former leader does not contend for one lease duration.
         let again = self.released.zip(self.before.lease_duration());
         let again = again.map(|(released, lasts)| (released + lasts).since(now));
         match again.filter(|again| !again.is_zero()) {

@@ -20,7 +20,7 @@ use leasehold_mongodb::store::Failure;
 use leasehold_mongodb::store::mongo::operators::{Present, RollCall, ViewEvent};
 use leasehold_status::render::ClockPair;
 
-/// Maximum number of documents in one event. An event of this size has 30 to 200 KB; larger
+/// Maximum number of documents in one event. An event of this size takes 30 to 200 KB; larger
 /// collections are sent in several events.
 const DOCUMENTS_MAX: usize = 64;
 const RENEWALS_MAX: usize = 1_000;

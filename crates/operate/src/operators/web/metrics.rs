@@ -20,7 +20,7 @@ use leasehold_metrics::collection::{
 use leasehold_mongodb::store::StoreInfo;
 use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecord};
 
-/// Maximum number of exported leases and locks. A scrape of this size has about 0.5 MB.
+/// Maximum number of exported leases and locks. A scrape of this size takes about 0.5 MB.
 const NAMES_MAX: usize = 500;
 /// After this time without an answer from MongoDB, documents are not exported. An open change
 /// stream answers every 2 s.

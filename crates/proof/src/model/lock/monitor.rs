@@ -226,7 +226,7 @@ impl Monitor {
         }
     }
 
-    /// Credits a claim with authority for `lasts`, counted from when the process sent this
+    /// Credits a claim with authority for `lasts`, counted from the time when the process sent this
     /// revision.
     fn back_from(&mut self, (claim, revision): (Claim, Revision), token: Token, lasts: Duration) {
         let sent = self.sends.iter().find(|(sent, _)| *sent == revision);

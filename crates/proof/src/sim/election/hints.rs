@@ -374,7 +374,7 @@ impl World {
         let routed = self.faults.has(Fault::Routers);
         let leader = &self.processes[self.leader()?];
         let is_timely = |p: &Process| {
-            // Without a declared interval, a follower assumes its own.
+            // Without a declared interval, a follower assumes its own interval.
             let assumed = Some(p.tunables.timings.renew_interval());
             let late = p.stream.late && leader.tenure_interval == assumed;
             p.stream.open && (p.stream.hints && self.machines[p.machine].hints || late)

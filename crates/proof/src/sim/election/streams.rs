@@ -145,8 +145,8 @@ impl World {
         self.beats_at(self.now + BEAT, process, opening);
     }
 
-    /// Reports the changes that happened after the read that set the stream's start time and before
-    /// the stream was opened.
+    /// Reports the changes between the stream's start time, which a read set, and the opening of
+    /// the stream.
     fn repeat_since_its_read(&mut self, process: usize) {
         let since = self
             .now

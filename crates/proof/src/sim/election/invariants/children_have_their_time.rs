@@ -1,5 +1,5 @@
-//! A child gets a stop signal or SIGKILL only with a cause. If a renewal has extended the
-//! deadline, the earlier deadline is not a cause.
+//! A guard sends its child a stop signal or SIGKILL only for a valid reason. If a renewal has
+//! extended the deadline, the earlier deadline is not a valid reason.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! I2 and I7: a claim has authority only from an acknowledged write after which the stored entry
-//! has the write's revision and a token. The authority is counted from an instant before the write
-//! was sent, and ends with the claim.
+//! I2 and I7: a claim has authority only from an acknowledged write that left its revision and a
+//! token in the stored entry. The authority is counted from an instant before the write was sent,
+//! and ends with the claim.
 
 use super::{Violation, require};
 use crate::election::BootTime;

@@ -1,5 +1,5 @@
-//! Work does not begin within its period after a recorded success, and only a success of the work
-//! is recorded. A success dated in the future skips the work for at most one period before and
+//! After a recorded success, the work does not begin again within its period. Only a success of the
+//! work is recorded. A success dated in the future skips the work for at most one period before and
 //! after its date.
 //!
 //! The checks do not know which of several readings of the store's clock a reply used. They accept

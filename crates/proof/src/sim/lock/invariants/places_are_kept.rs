@@ -1,5 +1,5 @@
 //! An entry stays for its minimum hold even if the work or the process has ended. The minimum hold
-//! counts in true time from the acquiring write.
+//! is measured in true time from the acquiring write.
 
 use std::time::Duration;
 
