@@ -98,7 +98,7 @@ fn is_service_link(rest: &str) -> bool {
         || name.ends_with("_PORT") && !name.contains("__")
 }
 
-/// Returns the section and the key of a variable, which two underscores separate. One underscore
+/// Returns the section and the key of a variable. Two underscores separate them. One underscore
 /// would be ambiguous, because Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for a
 /// Service leasehold-http.
 pub(super) fn parts(name: &OsStr) -> Option<(String, String)> {

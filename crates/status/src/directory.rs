@@ -65,8 +65,8 @@ pub struct StatusDirectory {
     path: PathBuf,
     lease: ResourceName,
     claim: File,
-    /// The daemon's lock file, kept open for its lock. No other process shares this lock. `None`
-    /// for a witness.
+    /// The daemon's lock file, kept open to hold the lock. No other process shares this lock.
+    /// `None` for a witness.
     daemon: Option<File>,
     boot_id: Option<String>,
     inode: u64,

@@ -158,7 +158,7 @@ async fn port(config: &Config) -> Checked {
     Err(cannot_listen(address, HTTP_LISTEN, &error).into())
 }
 
-/// Returns a local address that connects to a listener on `address`.
+/// Returns a local address where clients can reach a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

@@ -152,8 +152,8 @@ async fn candidates_with(
     present
 }
 
-/// Collects the answers to a roll call. Without an answer, fails if the last read failed, because
-/// candidates may have answered or may have been unable to write.
+/// Collects the answers to a roll call. Fails if there is no answer and the last read failed,
+/// because candidates may have answered, or could not write.
 async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
     mut read: impl FnMut() -> R,
     within: Duration,

@@ -101,8 +101,8 @@ impl Progress {
         let found = lease.roll_call.as_ref().map(|call| call.id);
         self.is_called |= found.is_some() && found == self.roll_call.map(ActionId::bytes);
         // A renewal does not prove that a holder from before the pause still leads, because a
-        // holder that steps down renews until it releases the lease. If the holder answers a roll
-        // call, the answer proves that the holder still leads.
+        // holder that steps down renews until it releases the lease. Only the holder's answer to a
+        // roll call proves that it still leads.
         let steps_down = ![ActionKind::Pause, ActionKind::Resume].contains(&self.kind);
         match &self.kind {
             ActionKind::Pause if !paused => {

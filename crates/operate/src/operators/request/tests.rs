@@ -449,7 +449,7 @@ fn a_resume_is_done_once_the_holder_has_answered_that_it_leads() {
         doc! { "roll_call": { "id": uuid(number), "present": [present] } }
     };
     let pending = "pending";
-    // The command's own roll call is 1. An answer to a roll call before it may be older than the
+    // The command's own roll call is 1. An answer to an earlier roll call may be older than the
     // pause.
     for (calls, expected) in [
         (

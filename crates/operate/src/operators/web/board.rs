@@ -84,8 +84,8 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// The reason if MongoDB reports no changes or cannot be read.
     pub(super) why: Option<Failure>,
-    /// MongoDB's last answer before the data became stale; `None` if the data is current, or if no
-    /// data is shown.
+    /// Time of MongoDB's last answer before the data became stale; `None` if the data is current,
+    /// or if no data is shown.
     pub(super) stale_since: Option<BootTime>,
 }
 

@@ -60,7 +60,7 @@ impl World {
             && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
             && *token == lease.token
         {
-            // An event of a delayed stream does not show that the holder has renewed since.
+            // An event of a delayed stream does not show that the holder has renewed since then.
             let order = if only_token { 0 } else { *order };
             self.processes[process].facts.learned(lease, order);
         }

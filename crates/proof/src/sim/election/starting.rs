@@ -26,7 +26,7 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Half of these machines only run hooks. Their workload is unsupervised.
+            // Half of these machines run only hooks. Their workload is unsupervised.
             if only_hooks {
                 self.coverage.hit(Hit::Path(Path::OnlyHooks));
             } else {
@@ -104,7 +104,7 @@ impl World {
         });
     }
 
-    /// Starts a witness soon after the process on a directory was killed, in half of all cases.
+    /// In half of all cases, starts a witness soon after the process on a directory was killed.
     pub(super) fn may_witness(&mut self, rng: &mut Rng, machine: usize, directory: usize) {
         if rng.one_in(2) {
             let soon = self.now + rng.between(1, 300) * MS;

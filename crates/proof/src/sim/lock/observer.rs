@@ -417,7 +417,8 @@ impl World {
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
                 // The first of these jobs may have received the entry in a reply that was
-                // concurrent with its eviction, so only the second job must evict the entry.
+                // concurrent with an eviction of the entry. Therefore, only the second job must
+                // evict the entry.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),
