@@ -150,8 +150,8 @@ mod tests {
         let of = |places: &Places, peer| places.taken.iter().filter(|p| p.peer == peer).count();
         let counts = PEERS.map(|peer| of(&places, peer));
         assert_eq!(counts, [1, CONNECTIONS_MAX - 2, 1]);
-        // The first connection of the second peer was evicted. The second connection is used now, so
-        // the third is evicted next.
+        // The first connection of the second peer was evicted. The second connection is used now,
+        // so the third connection is evicted next.
         opened_so_far[2].used();
         assert!(open(&mut places, PEERS[1]).0);
         let stays = |activity: &Activity| {

@@ -58,7 +58,7 @@ impl WaitLimits {
         }
     }
 
-    /// Returns the maximum time without an answer of MongoDB.
+    /// Returns the maximum time without an answer from MongoDB.
     fn patience(&self) -> Duration {
         self.limit().unwrap_or(self.silence())
     }

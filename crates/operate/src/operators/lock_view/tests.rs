@@ -1,4 +1,4 @@
-//! Goal: one word for the state of a lock, its holders and its waiters, in each output.
+//! Goal: all outputs have equal words for the state of a lock, its holders and its waiters.
 
 use leasehold_clock::boot_now;
 use leasehold_mongodb::store::Failure;

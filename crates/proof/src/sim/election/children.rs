@@ -23,7 +23,7 @@ impl World {
         (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
     }
 
-    /// Checks that the guard had a cause when it last decided to end a child.
+    /// Checks that the guard had a valid reason when it last decided to end a child.
     pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
         let guard = &self.own.guards[g];
         let (told, killed) = (guard.judge.stop_requested(), guard.judge.killed());

@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Draws whether a restarted candidate releases the claim of its predecessor, and whether the
-    /// workload of the newest machine is not ready yet when a candidate starts.
+    /// workload of the newest machine becomes ready only after the candidate starts.
     pub(super) fn draw_successors(&mut self, seed: u64) {
         let index = self.machines.len() - 1;
         let mut rng = Rng::new(seed, 22 + index as u64 * 100);

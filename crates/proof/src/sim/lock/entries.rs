@@ -16,7 +16,7 @@ pub(crate) struct ObservedEntry<T> {
     /// The minimum hold that the owner declared last.
     pub(crate) min_hold: Duration,
     pub(crate) work_done: bool,
-    /// The time since which the entry has been unchanged.
+    /// The entry has been unchanged since this time.
     pub(crate) since: T,
     /// The end of the minimum hold, counted from `since`.
     pub(crate) kept_until: Option<T>,

@@ -19,7 +19,7 @@ pub(super) struct Process {
     pub(super) acquired_at: Option<u64>,
     pub(super) started_at: u64,
     pub(super) frozen_until: u64,
-    /// The true time since which the process has run without a pause.
+    /// The process has run without a pause since this true time.
     pub(super) running_since: u64,
     pub(super) inbox: VecDeque<LockInput>,
     pub(super) driver: Driver<&'static str>,
