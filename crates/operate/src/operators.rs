@@ -158,8 +158,8 @@ pub fn run(command: OperatorCommand) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// Waits for renewals and lists the locks, with pruned locks if `all` is true. If `observe` is `None`, shows changes until the operator
-/// stops the command.
+/// Waits for renewals and lists the locks, with pruned locks if `all` is true. If `observe` is
+/// `None`, shows changes until the operator stops the command.
 pub(crate) async fn list_locks(
     config: &LockConfig,
     json: bool,

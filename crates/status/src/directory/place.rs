@@ -11,7 +11,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Mode of created parents. Without access for others, users who must read the directory could not reach it.
+/// Mode of created parents. Without access for others, users who must read the directory could not
+/// reach it.
 const PARENT_MODE: u32 = 0o755;
 const ROOT: &str = "leasehold";
 const WRITABLE_BY_OTHERS: u32 = 0o022;

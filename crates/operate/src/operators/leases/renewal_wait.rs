@@ -46,7 +46,7 @@ impl RenewalWait {
         }
     }
 
-    /// A lock has no candidates to ask, and the renewal interval of its holders is longer than the
+    /// A lock has no candidates to ask, and the renewal interval of its waiters is longer than the
     /// default wait. By default, the command therefore does not wait for silent entries.
     pub(in super::super) fn of_lock(observe: Option<Duration>) -> Self {
         Self {
