@@ -95,8 +95,8 @@ impl Access {
     /// Builds a client for one request from the current token and certificate files. Blocks if the
     /// disk with these files hangs. Connections are not reused, because a half-open connection
     /// would delay a demotion until a timeout. Dropping the client closes its connection. kube's
-    /// client is not used: it logs the text of every error, retries, and reads answers of any size,
-    /// and its plugins, YAML and JSONPath would make up a fifth of the program.
+    /// default client is not used: it logs the text of every error, retries, and reads answers of
+    /// any size, and its plugins, YAML and JSONPath would make up a fifth of the program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();

@@ -58,7 +58,7 @@ pub struct LeaseSample<'a> {
 pub struct LeaseHolder<'a> {
     /// Identity of the holder.
     pub identity: &'a str,
-    /// True if the holder seems to be gone; `None` if unknown because of an outage.
+    /// True if the holder seems to be gone; `None` if unknown, for example because of an outage.
     pub silent: Option<bool>,
     /// Time of the acquisition since the Unix epoch, by the holder's clock.
     pub since: Duration,
