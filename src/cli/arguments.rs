@@ -357,9 +357,9 @@ fn habit(argument: &str, arguments: &[OsString]) -> Option<&'static str> {
     };
     Some(match argument {
         "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
-        "-u" | "--unlock" => "the lock is released when its command ends: leave it out",
-        "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
-        "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
+        "-u" | "--unlock" => "the lock is released when its command ends: omit the option",
+        "-o" | "--close" => "the command inherits no descriptor of the lock: omit the option",
+        "-F" | "--no-fork" => "the command always runs under a guard: omit the option",
         _ if !argument.starts_with('-') && count() => {
             "-n (--no-wait) takes no value; for N holders at a time: --slots N"
         }

@@ -65,7 +65,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             parts.holding.port(0)
         )),
         Situation::locks("server that closes connections", &cut)
-            .says("the server, or a proxy before it, closes each connection at once: it may have"),
+            .says("the server, or a proxy in front of it, closes each connection immediately: it may"),
         Situation::locks("server at its limit of connections", &format!("mongodb://{full}/"))
             // Usually the driver's monitor gets the error. If the monitor got the last free
             // connection, a call gets the error.

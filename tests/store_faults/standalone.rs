@@ -17,7 +17,7 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     let monitor = LeaderMonitor::of([&a, &b, &c]);
     let warnings = [
         "no change stream, polling",
-        "nothing protects an acknowledged write",
+        "an acknowledged write is lost if this server is lost",
     ];
     for daemon in [&a, &b, &c] {
         for warning in warnings {

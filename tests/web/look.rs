@@ -285,7 +285,7 @@ async fn a_leader_that_was_killed_before_does_not_look_alive() {
         .until(&format!("{commands}.includes('leasehold leases retire ')"))
         .await;
     browser
-        .until("document.querySelector('#evidence').textContent.endsWith('start a candidate, or look at the log of a candidate')")
+        .until("document.querySelector('#evidence').textContent.endsWith('start a candidate, or check the log of a candidate')")
         .await;
     browser
         .until("document.querySelector('#facts').textContent.includes(', until its last renewal')")
@@ -407,7 +407,7 @@ async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
         .until(&format!("{line}.startsWith('Data is stale since ')"))
         .await;
     browser
-        .until("document.querySelector('#outage').textContent.startsWith('All states below are those of ')")
+        .until("document.querySelector('#outage').textContent.startsWith('All states below are as of ')")
         .await;
     // The leader renews for a while before it is killed.
     tokio::time::sleep(DaemonTimings::DEMO.lease_duration).await;

@@ -157,7 +157,7 @@ pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
 pub fn useless_without_command(keys: &[&str], sources: &Sources) -> Option<String> {
     let flag = given(keys, sources)?;
     Some(format!(
-        "--{flag} applies to a command that leasehold runs: put -- and the command at the end, or leave it out"
+        "--{flag} applies to a command that leasehold runs: put -- and the command at the end, or omit the flag"
     ))
 }
 

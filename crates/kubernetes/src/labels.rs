@@ -155,7 +155,7 @@ impl LabelInSync {
     ) -> Result<Self, prometheus::Error> {
         let opts = Opts::new(
             "leasehold_label_in_sync",
-            "1 if the last write of the pod's label was acknowledged and is correct at the time of the scrape, else 0; absent if labels are off.",
+            "1 if the last write of the pod's label was acknowledged and the label is correct at the time of the scrape, else 0; absent if labels are off.",
         );
         let gauge = IntGauge::with_opts(opts.const_label("lease", lease.as_str()))?;
         Ok(Self {

@@ -140,7 +140,7 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_standby",
-        "1 if a standby is registered, which acquires the lease before others, else 0.",
+        "1 if a standby is registered to acquire the lease before other candidates, else 0.",
         |lease| flag(lease.standby),
     ),
     (
@@ -171,12 +171,12 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_candidates",
-        "Candidates that answered the last roll call; absent before the first.",
+        "Candidates that answered the last roll call; absent before the first roll call.",
         |lease| Some(lease.candidates?.0 as f64),
     ),
     (
         "leasehold_collection_lease_candidates_age_seconds",
-        "Time since the last answer to a roll call, or since a roll call without an answer.",
+        "Time since the last roll call was answered or ended without an answer.",
         |lease| seconds(Some(lease.candidates?.1)),
     ),
 ];
@@ -194,7 +194,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_silent",
-        "Holders that have not renewed for a lease duration; absent while an outage hides a holder, unless another holder counts.",
+        "Holders that have not renewed for a lease duration; absent while an outage hides a holder, unless another holder is known to be silent.",
         |lock| count(lock.silent),
     ),
     (
@@ -214,7 +214,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a renewing holder has worked under the lock, since a date of MongoDB's clock; 0 if no holder renews; absent while an outage hides a holder.",
+        "The longest time that a renewing holder has worked under the lock, counted from the acquisition as dated by MongoDB's clock; 0 if no holder renews; absent while an outage hides a holder.",
         |lock| seconds(lock.held),
     ),
     (
@@ -303,7 +303,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_documents_not_shown",
-                "Documents without series: not in --metrics-names, over the maximum, or foreign.",
+                "Documents without series: not matched by --metrics-names, beyond the maximum number, or foreign.",
             ),
             ["reason"],
             documents.not_shown.iter().map(number),

@@ -78,7 +78,7 @@ const GAUGES: [NumberGauge; 7] = [
     (
         "leasehold_last_renewal_timestamp_seconds",
         "lease",
-        "When the last acknowledged renewal was sent, 0 before the first.",
+        "When the last acknowledged renewal was sent, 0 if no renewal was acknowledged.",
         |sample| {
             let renewed_at = sample.status.renewed_at;
             renewed_at.map_or(0.0, |at| timestamp_seconds(at, sample.clocks))
@@ -88,8 +88,8 @@ const GAUGES: [NumberGauge; 7] = [
         "leasehold_status_file_age_seconds",
         "lease",
         "Time since status.json and status.env were last written; they are rewritten \
-         at least every 1.5 renew_intervals while this candidate leads, and otherwise at least every \
-         half of lease_duration.",
+         at least every 1.5 renew_intervals while this candidate leads, and otherwise at least twice per \
+         lease_duration.",
         |sample| sample.status_file_age.as_secs_f64(),
     ),
 ];

@@ -185,8 +185,8 @@ impl Metrics {
             )?,
             http_streams_refused: counter(
                 "leasehold_http_streams_refused_total",
-                "Requests for an event stream or a wait that found all places taken; each was \
-                 refused, or another stream was closed for it.",
+                "Requests for an event stream or a wait that arrived when all places were taken; each \
+                 was refused, or an older stream was closed to make room.",
             )?,
             status_files,
             registry,

@@ -47,8 +47,8 @@ Examples:
                              after a rollout
   leasehold replicas orders 10.0.0.1:9402 10.0.0.2:9402 --output json
 
-Exit codes: 0 every replica answers, one leads, and all contend for one lease on one store; 1 a check failed, with the \
-reason; 64 usage.";
+Exit codes: 0 every replica answers, one leads, and all contend for one lease in one MongoDB collection; 1 a \
+check failed, with the reason; 64 usage.";
 
 /// Arguments of `leasehold replicas`.
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub struct ReplicasArgs {
     named: Vec<String>,
     /// Lease that all replicas contend for
     ///
-    /// [default: any, but one lease]
+    /// [default: any single lease]
     #[arg(long, value_name = "NAME")]
     lease: Option<String>,
     /// Number of replicas [default: 1 or more]

@@ -51,8 +51,8 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
     } else {
         warn!(
             %lease, %directory, why,
-            "other users may write in the status directory and forge the status: let it belong to \
-             this user with mode 0755"
+            "other users may write in the status directory and forge the status: make this \
+             user its owner, with mode 0755"
         );
     }
 }

@@ -76,7 +76,7 @@ impl RunArgs {
             return Some("--workload-socket is empty: leave it out, or name a file".to_owned());
         }
         if attached && given(&[ON_EXIT], sources).is_some() {
-            return Some("--workload-on-exit has no effect with --workload-socket, because the workload's container ends with the workload: leave it out".to_owned());
+            return Some("--workload-on-exit has no effect with --workload-socket, because the workload's container ends with the workload: omit the flag".to_owned());
         }
         let given_command = match (attached, self.command.is_empty()) {
             (true, false) => {
@@ -88,7 +88,7 @@ impl RunArgs {
         };
         let flag = given(&OF_NO_COMMAND, sources)?;
         Some(format!(
-            "--{flag} has no effect with {given_command}, because leasehold waits until the command has ended: leave it out"
+            "--{flag} has no effect with {given_command}, because leasehold waits until the command has ended: omit the flag"
         ))
     }
 }

@@ -156,7 +156,7 @@ impl TimedRequests {
             self.took.len(),
             shown(label_wait)
         );
-        let remedy = "check the API server's latency: a step-down waits at most label_wait, so a former leader keeps its label for longer";
+        let remedy = "check the API server's latency: a step-down waits at most label_wait, so a former leader may keep its label after the step-down";
         Finding::warning_if(median > label_wait, detail, remedy)
             .millis("p50_ms", median)
             .millis("max_ms", slowest)

@@ -195,7 +195,7 @@ async fn states(
 }
 
 fn server(state: Option<&ServerState>) -> Finding {
-    let network = "check the host, the network and the firewalls between";
+    let network = "check the host, the network and any firewall in between";
     match state {
         Some(ServerState::Writable) => Finding::ok("accepts writes"),
         Some(ServerState::Member(what)) => Finding::ok(format!("is {what}")),
@@ -303,7 +303,7 @@ fn deployment(description: &Description) -> Finding {
             format!(
                 "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
             ),
-            "use a MongoDB replica set: this server's acknowledgements do not guarantee what MongoDB's do (docs/mongodb.md)",
+            "use a MongoDB replica set: an acknowledgement of this server guarantees less than an acknowledgement of MongoDB (docs/mongodb.md)",
         ),
         (Product::Unrecognized, _) => Finding::warning(
             format!(

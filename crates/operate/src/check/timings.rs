@@ -124,7 +124,7 @@ fn boot_id(found: io::Result<Option<String>>) -> Finding {
         ),
         Ok(None) => Finding::warning(
             "/proc/sys/kernel/random/boot_id does not exist, or may not be read",
-            "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease",
+            "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease to expire",
         ),
     }
 }

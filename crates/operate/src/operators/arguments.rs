@@ -23,7 +23,7 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, or nothing to do; 1 refused, or another outcome than requested; 3 still under way after --timeout; \
+Exit codes: 0 done, or nothing to do; 1 refused, or a different outcome than requested; 3 still under way after --timeout; \
 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
 interrupted the command. After an interruption, the last line of the output says how to withdraw the request.";
 
@@ -40,9 +40,9 @@ const TIMEOUT_OF_REQUEST: &str = "Time limit of each wait [default: 10s]
 Maximum time to wait for MongoDB, and then for the effect of the request.";
 
 const LEASES_HELP: &str = "\
-RENEWED is the time since the last renewal that this command has seen, on its own clock. \"~6m12s\" is the age of the last \
-write by the wall clocks of the holder and of this machine, because no renewal was seen; \"> 4s\" means that the dates say \
-nothing. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
+RENEWED is the time since the last renewal that this command has seen, on its own clock. Until a renewal is seen, \"~6m12s\" is the age \
+of the last write, by the wall clocks of the holder and of this machine. \"> 4s\" means that no renewal was seen for 4s, and \
+that the clocks prove nothing. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
 holder has exited, not proof.
 
 Examples:
@@ -70,7 +70,7 @@ Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configurati
 
 const REPAIR_HELP: &str = "\
 After a restore, a lease may hand out tokens that were used before. Stop all candidates. Find the highest token in logs, \
-dashboards (leasehold_token) and receivers of effects, and raise the token of the lease to it. Then start the \
+dashboards (leasehold_token) and receivers of effects, and raise the token of the lease to that token. Then start the \
 candidates. The command verifies for one lease duration (24s if the lease is free) that no candidate writes to the lease.
 
 Examples:
@@ -216,9 +216,9 @@ pub(super) struct Query {
 pub(super) struct Observe {
     /// Maximum wait for renewals [default: 4s]
     ///
-    /// By default, the command waits only for holders in doubt: whose last renewal is late, or whose
-    /// clock is wrong. The wait for a silent holder ends after 1.5s, unless the holder answers
-    /// like the candidates.
+    /// By default, the command waits only for holders in doubt: the last renewal is late, or the
+    /// holder's clock is wrong. If a holder is silent, the command also asks the candidates of the
+    /// lease, and waits only 1.5s if the holder does not answer.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     pub(super) observe: Option<Duration>,

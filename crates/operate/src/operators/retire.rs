@@ -20,7 +20,8 @@ const DOING: &str = "retire the lease";
 pub(super) const HELP: &str = "\
 The document of the lease stays, with its token, so that receivers never see a token twice: the next leader gets a higher \
 token, and its acquisition ends the retirement. The command refuses while the lease is renewed, is paused or has a \
-request, or while a candidate answers. Requests to a retired lease are refused. A holder that has been killed is watched for its lease duration, and the candidates are asked before and after.
+request, or while a candidate answers. Requests to a retired lease are refused. If a holder is recorded, the command waits for one lease \
+duration to see if the holder renews, and asks the candidates before and after this wait.
 
 Examples:
   leasehold leases retire trial --reason 'trial is over'

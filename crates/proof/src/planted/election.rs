@@ -71,9 +71,9 @@ pub(crate) use mutations;
 
 mutations! {
     AcquisitionFromReply:
-        "authority counts from before the acquisition was sent",
+        "authority counts from an instant before the acquisition was sent",
     RenewalFromReply:
-        "authority counts from before the renewal was sent, never from its acknowledgement",
+        "authority counts from an instant before the renewal was sent, never from its acknowledgement",
     WallClock:
         "no decision uses a wall clock",
     /// Contenders compute deadlines with the clock of the server.
@@ -119,7 +119,7 @@ mutations! {
         "acquire and takeover match only a lower token than their own",
     /// A follower applies events to a document that it read before it opened the stream.
     DocumentKeptOverGap:
-        "events change only a document that was shown since the stream was opened",
+        "an event is applied only to a document that was seen after the stream was opened",
     /// A change stream reports only the writes that follow its opening. The follower then misses a
     /// write that was not majority-committed at the opening, because the next read does not show
     /// the write either.
@@ -134,15 +134,15 @@ mutations! {
         "a registration does not change the revision",
     /// A registration replaces any registered standby.
     AnyStandbyReplaced:
-        "a registration replaces only the standby that was seen, which has a lower priority",
+        "a registration replaces a standby only if that standby was seen and has a lower priority",
     /// A standby acquires the lease regardless of the revision.
     StandbyWithoutCompareAndSet:
-        "a standby acquires only the revision that it saw",
+        "a standby's acquisition matches only the revision that the standby saw",
     RevisionKept:
         "each renewal writes a new revision",
     /// The filters of renewals and releases do not compare the revision.
     NoRevisionChain:
-        "renewal and release match only a revision that the claim may have",
+        "renewal and release match only a revision that the claim may have written",
     /// A candidate adopts any stored claim that names its session.
     SessionAdopted:
         "a process adopts only claims of its own open acquisitions",
@@ -153,7 +153,7 @@ mutations! {
     WriteConcernOne:
         "writes are acknowledged by a majority",
     HighestTokenForgotten:
-        "the next token is above the highest that this process has seen",
+        "the next token is above the highest token that this process has seen",
     /// A candidate learns that the store was rolled back while its acquisition is in flight, and
     /// forgets this when the acquisition succeeds.
     RollbackForgottenAtBegin:

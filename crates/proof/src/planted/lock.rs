@@ -6,7 +6,7 @@
 
 crate::election::mutation::mutations! {
     RenewalFromReply:
-        "authority counts from before the renewal was sent, never from its acknowledgement",
+        "authority counts from an instant before the renewal was sent, never from its acknowledgement",
     /// A contending write with an unknown outcome counts as a grant.
     UnknownGrants:
         "an unknown outcome grants nothing",
@@ -56,12 +56,12 @@ crate::election::mutation::mutations! {
     NothingRemembered:
         "observations of other entries are kept from one contender to the next",
     LeaveBeforeLeastTime:
-        "the lock stays taken for the minimum hold although the work has ended",
+        "the lock stays taken for the minimum hold even if the work has ended",
     /// An entry stays for its minimum hold although its work never began.
     GivenUpPlaceKept:
         "there is no minimum hold for work that never began",
     DeathEndsLeastTime:
-        "the lock stays taken for the minimum hold although its owner has exited",
+        "the lock stays taken for the minimum hold even if its owner has exited",
     LeastTimeUndeclared:
         "the minimum hold is declared before the work begins",
     /// Work begins after a grant that does not show the recorded successes.
@@ -83,7 +83,7 @@ crate::election::mutation::mutations! {
         "ids are different on the copies of a machine",
     /// A success with a date in the future counts until that date.
     FutureSuccessCounts:
-        "a success counts only within one period of the store's clock",
+        "a success counts only for one period, measured by the store's clock",
     SweepWithoutRevision:
         "an eviction removes only entries that still have the revision that was seen",
     NoGrantInLeave:

@@ -196,7 +196,7 @@ const UNRESOLVED: (&str, &str) = (
     "cannot resolve the host name",
     "check the MongoDB URI and DNS",
 );
-pub(super) const NETWORK: &str = "check the host, the network and the firewalls between";
+pub(super) const NETWORK: &str = "check the host, the network and any firewall in between";
 
 /// Describes why a server cannot be used, if the error shows the reason. `answered` is true if a
 /// server has answered before, which proves the TLS settings correct.
@@ -244,8 +244,8 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> Failure {
             "connection closed by the server",
             match (answered, asked.tls) {
                 (true, _) => {
-                    "it was restarted, has reached its limit of connections (maxConns, ulimit -n), \
-                     or a proxy cut it"
+                    "the server was restarted, the server has reached its limit of connections \
+                     (maxConns, ulimit -n), or a proxy cut the connection"
                 }
                 (false, true) => {
                     "it may not use TLS (then remove tls=true), or require a client certificate \
@@ -310,7 +310,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
         }
         NO_CHANGE_STREAMS => Failure::new(
             "no change streams",
-            "a standalone server: nothing protects an acknowledged write from its loss",
+            "a standalone server: an acknowledged write is lost if this server is lost",
         ),
         NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
         NOT_WRITABLE_PRIMARY => {

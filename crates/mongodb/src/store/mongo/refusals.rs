@@ -13,7 +13,7 @@ const NO_SPACE: &str = "No space left on device";
 const NAME_MAX: usize = 64;
 const OVERLOADED: &str = "the server is overloaded: see its log and db.currentOp()";
 const CAPPED: &str = "the collection is capped: set mongodb.collection to another name";
-pub(super) const ELECTING: &str = "another member is used as soon as it is elected primary";
+pub(super) const ELECTING: &str = "leasehold uses the next primary once it is elected";
 const NO_MAJORITY: &str = "a majority of the data-bearing members must be up and replicating";
 pub(super) const SEE_LOG: &str = "see the server's log";
 const DISK_FULL: &str = "free disk space on the primary";
@@ -96,7 +96,7 @@ const LASTING: [(i32, &str, &str); 19] = [
     (
         171,
         "CannotIndexParallelArrays",
-        "drop the index over several of holders, queue, history and successes",
+        "drop the index that covers more than one of holders, queue, history and successes",
     ),
     (238, "NotImplemented", NOT_MONGODB),
     (263, "OperationNotSupportedInTransaction", CAPPED),

@@ -110,7 +110,8 @@ impl Cause {
             }
             Self::Resolved(took) => format!("took {} to resolve", short(took)),
             Self::Full => {
-                let kind = "the server, or a proxy before it, closes each connection at once";
+                let kind =
+                    "the server, or a proxy in front of it, closes each connection immediately";
                 let limit = "it may have reached its limit of connections (maxConns, ulimit -n)";
                 return Some(Failure::new(kind, limit));
             }

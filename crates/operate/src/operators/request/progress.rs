@@ -367,8 +367,8 @@ impl Progress {
                 }
             }
             (Some(former), None) => format!(
-                "{words} under way: {former} still holds it after {waited}; {}. It releases the lease when its \
-                 workload has ended",
+                "{words} under way: {former} still holds the lease after {waited}; {}. It releases the lease when \
+                 its workload has ended",
                 evidence.map_or_else(String::new, |evidence| evidence.last_write(now))
             ),
             (None, _) => format!("{words} under way"),

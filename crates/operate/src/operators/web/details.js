@@ -197,7 +197,7 @@ function renderFacts() {
   const why = holder ? evidence(doc, holder, at, now) : [];
   offerActions(doc);
   renderCommands(doc);
-  if (isUnclaimed(doc, at, now)) why.push(`${holder ? "" : `${unclaimedNote()}: `}start a candidate, or look at the log of a candidate`);
+  if (isUnclaimed(doc, at, now)) why.push(`${holder ? "" : `${unclaimedNote()}: `}start a candidate, or check the log of a candidate`);
   if (doc.unreadable) why.push("leasehold does not change this document: repair it, or update leasehold if the schema is newer");
   byId("evidence").hidden = why.length === 0 || found === "kept";
   setText(byId("evidence"), [shownState(found), ...why].join("; "));

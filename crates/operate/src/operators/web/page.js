@@ -86,7 +86,7 @@ function renderConnection() {
   if (note.hidden) return;
   const span = utc(wall(outage.from));
   setText(note, outage.to == null
-    ? `All states below are those of ${span}. Who leads or holds now is not known here. A replica that still reaches MongoDB continues: ask its own status.`
+    ? `All states below are as of ${span}. This page does not know the current leaders and holders. A replica that still reaches MongoDB continues; ask that replica for its status.`
     : `There was no data from ${span} to ${utc(wall(outage.to))}. A holder is green once its renewal has been seen again.`);
 }
 

@@ -58,11 +58,11 @@ impl Model for Exploration {
                 world.broken != Some(Broken::I3)
             }),
             Property::always(
-                "I7: only acknowledged writes, from when they were sent",
+                "I7: authority only from acknowledged writes, from when they were sent",
                 |_, world: &World| world.broken != Some(Broken::I7),
             ),
             Property::always(
-                "I8: a candidate takes only a free, expired or own lease",
+                "I8: a candidate takes only a free lease, an expired lease or its own lease",
                 |_, world: &World| world.broken != Some(Broken::I8),
             ),
             Property::always(

@@ -58,7 +58,7 @@ closed! {
 closed! {
     Path {
         Adopted => "an acquisition of unknown outcome is adopted",
-        OwnTakenOver => "a process takes over from its own ended claim",
+        OwnTakenOver => "a process acquires the lease while the document still names its own ended claim",
         ProvenDead => "a candidate takes over the claim of a process that provably exited",
         WentBackBelieved => "a linearizable read confirms that the store went back",
         WentBackRefuted => "a linearizable read shows that the store did not go back",
@@ -66,7 +66,7 @@ closed! {
         ReservationWaited => "another candidate acquires the lease after a reservation",
         HintsDeclaredLate => "a leader begins to write hints during its leadership",
         ReleaseAnnounced => "a candidate acquires a lease because a hint announces its release",
-        TimelyHandoff => "a follower that a hint or an event wakes acquires a released lease",
+        TimelyHandoff => "a hint or an event wakes a follower, which acquires a released lease",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "the standby acquires the lease",
         HeadStartWaited => "another candidate acquires the lease after the standby's head start",
@@ -88,7 +88,7 @@ closed! {
         ChildStarted => "a child is started",
         ChildRefused => "a child is not started because its deadline has passed or it must stop",
         RecordBlocks => "a child is not started yet because the disk for its record hangs",
-        StartGivenUp => "a guard gives up the start of a child that was not recorded",
+        StartGivenUp => "a guard gives up starting a child whose record was not written",
         ChildKilled => "a child is killed",
         ChildLate => "a child outlives its deadline while neither guard nor daemon runs",
         GuardLate => "a daemon kills its late guard",

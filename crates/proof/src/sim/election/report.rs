@@ -28,7 +28,7 @@ pub(super) fn meaning(invariant: &'static str) -> &'static str {
         "I4" => "file, HTTP and metrics say \"not leader\" by valid_until",
         "I5" => "a supervised child is gone by its deadline",
         "I6" => "release only after the workload is gone",
-        "I7" => "an unknown outcome never grants or extends",
+        "I7" => "an unknown outcome never grants or extends authority",
         "I8" => "a follower writes only with a cause",
         "I9" => "no wall clock decides anything",
         "I10" => "a candidate leads within the bound once the faults have ended",

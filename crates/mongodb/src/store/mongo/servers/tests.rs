@@ -99,7 +99,7 @@ fn hosts_without_an_answer_yet_are_named() {
     let failure = servers(&[]).no_primary();
     assert_eq!(
         failure.to_string(),
-        "no primary: no answer from a:1, b:1: check the host, the network and the firewalls \
-         between"
+        "no primary: no answer from a:1, b:1: check the host, the network and any firewall \
+         in between"
     );
 }

@@ -19,7 +19,7 @@ fn a_request_under_way_says_no_more_than_was_seen() {
         outcome.message
     };
     let mut progress = begun(&ActionKind::StepDown, doc! {});
-    let holds = "a still holds it after 30s; last renewal 5s ago by the holder's clock";
+    let holds = "a still holds the lease after 30s; last renewal 5s ago by the holder's clock";
     assert!(message(&progress, 4).contains(holds));
     for (seconds, text) in [
         (
