@@ -86,7 +86,7 @@ pub struct LockArgs {
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]
     once_per: Option<Duration>,
-    /// Name of the work that --once-per counts
+    /// Name of the work that --once-per applies to
     ///
     /// Needed if one lock covers several kinds of work [default: default]
     #[arg(long, value_parser = work_key, requires = "once_per")]

@@ -186,7 +186,7 @@ pub fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
         value.clone().ok_or_else(|| {
             let variable = field.to_ascii_uppercase();
             format!(
-                "kubernetes.pod_{field} is not set: set it, or set POD_{variable} by the downward \
+                "kubernetes.pod_{field} is not set: set it, or set POD_{variable} with the downward \
                  API from metadata.{field}"
             )
         })

@@ -55,8 +55,8 @@ pub enum UriProblem {
     Scheme,
     /// The string contains spaces or line breaks.
     #[error(
-        "is not a connection string: it has spaces or line breaks; percent-encode those that \
-         belong to it, and remove all other text"
+        "is not a connection string: it has spaces or line breaks; percent-encode them inside \
+         a value, and remove all other text"
     )]
     Whitespace,
     /// The string contains non-ASCII characters.

@@ -81,7 +81,7 @@ fn catch_up(timings: &Timings, settings: &Result<FailoverSettings, String>) -> C
     let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";
     let Some(catch_up) = settings.catch_up else {
         return Ok(Finding::warning(
-            "catchUpTimeoutMillis has no limit: if the primary freezes on a set with several writes a second, the leader may step down",
+            "catchUpTimeoutMillis has no limit: if the primary freezes while the set receives several writes per second, the leader may step down",
             remedy,
         ));
     };

@@ -5,8 +5,8 @@ use crate::election::{Acquisition, Found, Input, Lease, Operation, Outcome, Tran
 use crate::proof::sim::SECOND;
 use crate::proof::sim::report::follows;
 
-pub(super) const LEGEND: &str = "each line: true time, process (p1 is the second process that was \
-started, on its machine m and status directory d), event; -- marks a fault, == the store";
+pub(super) const LEGEND: &str = "each line: true time, process, event; p1 is the second process \
+that was started, m its machine, d its status directory; -- marks a fault, == the store";
 
 /// A trace line with one of these texts is routine: a renewal, or a read or an event around a
 /// renewal.
