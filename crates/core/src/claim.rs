@@ -107,8 +107,9 @@ pub(crate) fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Optio
 /// sent without waiting for the first reply.
 pub(crate) const IN_FLIGHT_MAX: usize = 2;
 
-/// Writes that carried a revision of one claim, oldest first. A revision is kept until it provably
-/// cannot be stored (I7). Beyond `MAX` writes, the oldest write after the first `KEPT` is dropped.
+/// Writes that carried a revision of one claim, oldest first. A write is kept until its revision
+/// provably cannot be in the document (I7). If there are more than `MAX` writes, the oldest write
+/// after the first `KEPT` is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SentWrites<P, const MAX: usize, const KEPT: usize>(Vec<SentWrite<P>>);
 

@@ -49,7 +49,7 @@ impl Terms {
 pub struct Stop {
     /// The signal that asks CMD to stop.
     pub signal: i32,
-    /// End of the grace period. The workload's [`Terms`] apply as well.
+    /// End of the grace period. CMD is killed earlier if its [`Terms::kill_at`] is earlier.
     pub kill_at: BootTime,
 }
 
@@ -79,7 +79,8 @@ impl DesiredState {
         }
     }
 
-    /// Returns the state after an order. The stop `graceful` begins a requested end.
+    /// Returns the state after an order. A voluntary step-down applies `graceful`; a loss uses only
+    /// the signal of `graceful`.
     #[must_use]
     pub fn ordered(self, kind: OrderKind, graceful: Stop) -> Self {
         match kind {

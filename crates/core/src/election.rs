@@ -53,7 +53,8 @@ pub struct Election {
     state: CandidateState,
     publication: Publication,
     wakeup: Option<BootTime>,
-    // Keep `outbox` before `now`, because the model ignores a counter directly before an instant.
+    // Keep `outbox` directly before `now`, so that the model ignores the number of calls (see
+    // `Numbers::Appearing` in `crates/proof`).
     outbox: Outbox<Effect>,
     now: BootTime,
 }
@@ -180,7 +181,8 @@ impl Election {
         if contender.registration_reply(call, &outcome, turn)
             || contender.preference_reply(call, &outcome, leads, turn.now)
         {
-            // A step of the contender has handled the reply.
+            // The reply belongs to a standby registration or to a withdrawal, and was handled
+            // above.
         } else if contender.awaits_read(call) {
             self.read_reply(outcome, turn);
         } else if leads {
@@ -375,7 +377,8 @@ impl Election {
                 self.state = CandidateState::Leading(tenure);
                 self.publication.request_reported = None;
                 self.publication.reason = Some(reason);
-                // An acquisition does not match a paused lease, but an adopted lease may be paused.
+                // The filter of an acquisition excludes a paused lease, but an adopted lease may be
+                // paused.
                 if let Some(lease) = self.contender.view().lease().cloned() {
                     self.carry_out_request(&lease, turn);
                 }

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
-/// Expands to the correct rule or to `false`. Only `crates/proof` breaks rules on purpose.
+/// Expands to the correct rule, or to `false` if none is given. Only `crates/proof`, which has its
+/// own version of this macro, enables planted bugs.
 #[cfg(not(proof))]
 macro_rules! planted {
     ($name:ident) => {
@@ -24,8 +25,8 @@ mod serialization;
 #[cfg(feature = "serde")]
 pub mod trace;
 
-// `crates/proof` compiles this file with `cfg(proof)`. It is not a Cargo feature, because Cargo
-// unifies features over a build of the workspace, and no planted bug may ship.
+// `crates/proof` compiles this file with `cfg(proof)`. The flag `proof` is not a Cargo feature,
+// because Cargo unifies features over a build of the workspace, and no planted bug may ship.
 #[cfg(proof)]
 #[path = "../../proof/src/proof.rs"]
 mod proof;

@@ -18,7 +18,8 @@ pub struct Candidate {
     pub lease_longest_remembered: Option<Duration>,
     /// True if the workload is supervised with [`Effect::Workload`](super::Effect::Workload).
     pub supervises: bool,
-    /// The claim of the status directory's previous process, if that process has provably exited.
+    /// The claim of the previous process on this status directory, if that process has provably
+    /// exited.
     pub predecessor_claim: Option<Claim>,
     /// True if the candidate releases `predecessor_claim` instead of leading again immediately.
     #[cfg_attr(feature = "serde", serde(default))]

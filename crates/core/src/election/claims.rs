@@ -20,14 +20,14 @@ pub(super) struct OpenClaims {
     pub(super) unconfirmed: Option<Claim>,
 }
 
-/// The claim of the status directory's previous process, which has provably exited. The current
-/// process takes over from the claim, or releases it. Late writes of the exited process may still
-/// be applied, so each release names the revision that was read last.
+/// The claim of the previous process on this status directory, which has provably exited. The
+/// current process takes over from the claim, or releases it. Late writes of the exited process may
+/// still be applied, so each release names the revision that was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ExitedClaim {
     pub(super) claim: Claim,
-    /// Until this instant, an unsupervised workload may have read in a status file that the exited
-    /// process leads.
+    /// Latest instant at which an unsupervised workload may have read a status file that names the
+    /// exited process as the leader.
     pub(super) demoted_at: BootTime,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Attempt {
     pub(super) cancelled: bool,
 }
 
-/// How another claim's token contradicts an acquisition in flight.
+/// Reason why, given another claim's token, an acquisition in flight must not lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Overtaken {
     /// The other token is higher: either another claim followed, or the store was rolled back.
@@ -76,7 +76,7 @@ pub(super) enum Overtaken {
     InAnotherHistory,
 }
 
-/// A claim that ended, or an acquisition that must not lead. It never leads again.
+/// A claim that ended, or an acquisition that must not lead. Neither leads from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct EndedClaim {
     pub(super) claim: Claim,
@@ -164,8 +164,8 @@ impl OpenClaims {
             .take_if(|claim| lease.claim() != Some(*claim))
     }
 
-    /// Drops all claims, because their revisions are gone. If a restore brings one of them back, it
-    /// counts as another candidate's claim.
+    /// Drops all claims, because their revisions are gone. If a restore brings a claim back, that
+    /// claim counts as another candidate's.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();
@@ -228,11 +228,11 @@ impl Attempt {
         }
     }
 
-    /// Marks this acquisition as overtaken if the document shows another claim with an equal or
-    /// higher token, or a newer state. An event never proves a rollback, because it may combine
-    /// this token with an older holder.
+    /// Marks this acquisition as overtaken if the document shows another claim's token that is
+    /// higher than the replaced token. An event never proves a rollback, because an event may
+    /// combine this acquisition's token with an older holder.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
-        // If the revision has not changed, an operator may have raised the token.
+        // An operator who raises the token keeps the revision, so the acquisition may still match.
         if self.holds(lease) || lease.revision == self.replaces.0 {
             return;
         }

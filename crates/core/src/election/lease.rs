@@ -223,7 +223,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns the declared renewal interval, if valid. The interval affects only when others read.
+    /// Returns the declared renewal interval, if valid. The interval only determines when other
+    /// candidates read.
     pub fn renewals_every(&self) -> Option<Duration> {
         let most = self.lease_duration.valid()? / 2;
         self.renew_interval
@@ -303,7 +304,7 @@ impl Reservation {
 pub const HEAD_START: Duration = Duration::from_millis(50);
 /// Maximum number of [`HEAD_START`]s that a candidate of lower priority waits for the standby.
 pub const HEAD_STARTS_MAX: u32 = 3;
-/// The longest reservation. A longer reservation is shortened to this duration.
+/// Maximum duration of a reservation. A longer duration in the document is cut to this maximum.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
 /// Duration of a transfer's reservation if the request does not specify one.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);

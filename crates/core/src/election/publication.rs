@@ -127,7 +127,7 @@ impl Publication {
         transition
     }
 
-    /// Returns the reason for `role`, without a reason that explains only an earlier role.
+    /// Returns the reason to publish for `role`. Omits a reason that explains only an earlier role.
     fn shown_reason(&self, role: Role, contender: &Contender) -> Option<Reason> {
         // These two reasons come from the content of the store, so they remain true after an
         // outage.

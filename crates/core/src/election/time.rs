@@ -18,7 +18,7 @@ impl BootTime {
         self.0
     }
 
-    /// Returns the time since `earlier`, or zero if `earlier` lies ahead.
+    /// Returns the time since `earlier`, or zero if `earlier` is after `self`.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -170,7 +170,7 @@ getters! {
     lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
-/// Returns how long a MongoDB set accepts no writes after its primary was killed. After a freeze,
+/// Returns how long a replica set accepts no writes after its primary was killed. After a freeze,
 /// the next primary also needs time to catch up.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES

@@ -106,7 +106,8 @@ impl ClaimWrites {
         }
     }
 
-    /// Marks a write as possibly applied. Keeps earlier joins, which may restore an entry late.
+    /// Marks a write as possibly applied. Keeps earlier joins, because a late join may add the
+    /// entry.
     pub(super) fn open(&mut self, call: CallId) {
         self.sent.settle(call, WriteState::Open);
     }

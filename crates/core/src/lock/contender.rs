@@ -192,7 +192,7 @@ impl LockContender {
 
     fn primary_changed(&mut self, turn: &mut LockTurn<'_>) {
         let exchange = &mut self.exchange;
-        // The cursor stays on its member, which may lag now.
+        // The open cursor stays on its member, which may lag behind the new primary.
         if exchange.stream.requested && exchange.stream.open {
             exchange.follow(turn);
         }
@@ -239,7 +239,8 @@ impl LockContender {
                     self.lose(loss, turn);
                 }
             }
-            // The reply to an eviction or early read. A later eviction needs the revisions in it.
+            // The reply to an eviction, or a late reply to a read. A later eviction needs the
+            // revisions in the reply.
             (State::Holding(_), None) => {
                 if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
                     exchange.take_news(call, lock, turn);

@@ -12,7 +12,7 @@ use crate::election::{BootTime, Revision, Timings, Token};
 /// entry. The bound on clock rates (I1) requires equal divisors.
 pub(super) const GRANT_SHARE: u32 = 8;
 
-/// Delay of a confirmation. Shorter work needs no confirmation, because its release follows.
+/// Delay of a confirmation. Shorter work needs no confirmation, because its release comes first.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// Lower limit of [`remaining_min`]. Even a loaded store confirms a grant in this time.

@@ -77,7 +77,8 @@ impl Observations {
         Self(merged)
     }
 
-    /// Records a document, except the entry `mine`. Returns new invalid durations and their owners.
+    /// Records a document, except the entry `mine`. Returns the invalid durations of new entries,
+    /// with their owners.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -100,7 +101,7 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The new end depends on the store's clock, so the earlier end applies.
+                    // The new end depends on the store's clock again, so the known end stays.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -179,8 +180,9 @@ impl Observation {
 
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            // The share is at least as long as the provisional authority. A grantee that polls can
-            // confirm within the operation timeout. At the defaults, both are 3 s.
+            // The share of the lease duration covers the provisional authority. A grantee that
+            // polls may need `claim_time`, the operation timeout, to confirm. At the defaults, both
+            // are 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

@@ -210,8 +210,8 @@ impl Contender {
     }
 
     /// Returns the instant at which this candidate releases the claim of its exited predecessor;
-    /// `None` if this candidate leads again instead. A barred candidate first waits for a retry
-    /// interval, because it may be barred only until its workload is ready.
+    /// `None` if this candidate leads again instead. A candidate that may not lead now first waits
+    /// for a retry interval, because its workload may soon be ready.
     fn release_of_exited_from(&self, barred: bool) -> Option<BootTime> {
         let noticed = self.exit_noticed_at()?.max(self.release_from());
         if self.me.releases_predecessor {

@@ -27,7 +27,8 @@ impl Contender {
         let (attempt, lease) = (acquired.attempt, acquired.lease);
         // This write replaced the document, so no other open claim can still be stored.
         self.claims.clear();
-        // Without this record, the token could be used again after an operator lowered it.
+        // Without this record, the token could be used again after an operator lowered the
+        // document's token.
         self.view.marks.note_used(attempt.token);
         let another_history = attempt.overtaken == Some(Overtaken::InAnotherHistory);
         if lease.token < attempt.token || another_history {
@@ -140,8 +141,8 @@ impl Contender {
             // Sends no release, because a release would depose a forked VM that leads with this
             // claim.
             CauseOfLoss::Rejected => {
-                // Removes the claim from the directory's record. If the directory was cloned,
-                // another process may lead with this claim.
+                // Removes the claim from the record in the status directory. If the directory was
+                // cloned, another process may lead with this claim.
                 turn.effects.push(self.record.set(None, &self.view));
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);

@@ -32,7 +32,7 @@ struct LastRenewal {
     claim: Claim,
     /// The revision was stored between these two instants.
     stored: (BootTime, BootTime),
-    /// Instant at which the last read that showed this revision was sent.
+    /// Send time of the last read that showed this revision.
     unchanged: BootTime,
     /// Number of consecutive renewals that were stored before the first read of their window.
     early: u32,

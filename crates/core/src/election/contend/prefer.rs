@@ -19,7 +19,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Preference {
-    /// Start of the interval: this leader's acquisition, or the reload that set the preference.
+    /// Start of the `prefer_interval`: this leader's acquisition, or the reload that set the
+    /// preference.
     since: Option<BootTime>,
     /// The preferred standby, and the instant at which its registration was first seen.
     seen: Option<(Session, BootTime)>,

@@ -211,7 +211,7 @@ impl Contender {
     }
 
     pub(crate) fn primary_changed(&mut self, leads: bool, turn: &mut Turn<'_>) {
-        // The cursor stays on its member, which may lag now.
+        // The open cursor stays on its member, which may lag behind the new primary.
         turn.effects.extend(self.reads.reopen());
         if !leads && self.reads.schedule.due.is_some() {
             self.reads.schedule.read_at(turn.now);
@@ -273,7 +273,8 @@ impl Contender {
         let unaware = !self.reads.following.is_open() || self.reads.is_blind();
         if unaware && !self.reads.schedule.is_active() {
             let poll = self.me.retry_at(turn);
-            // The stream may have been lost shortly before the next regular read.
+            // If the stream was lost shortly before the next regular read, that read precedes the
+            // poll.
             let regular = self.reads.looked_at + self.me.timings().lease_duration();
             let regular = Some(regular).filter(|regular| *regular > turn.now);
             self.reads.schedule.due = earliest([regular, Some(poll)]);
@@ -310,7 +311,7 @@ impl Contender {
     }
 
     /// Schedules the next read. Returns false if an event was applied while this read was in flight
-    /// and the reply differs. Another read must then precede any write.
+    /// and the reply shows a different revision. Another read must then precede any write.
     pub(crate) fn accept(
         &mut self,
         read: &ReadDocument,

@@ -18,7 +18,7 @@ pub(crate) struct Shutdown {
     pub(crate) requested: bool,
     /// Latest instant to exit; set once the candidate waits only for its release.
     by: Option<BootTime>,
-    /// True if a status file still names a future deadline, so that the lease must expire.
+    /// True if the lease must expire, because a status file still names a future deadline.
     keep: bool,
     pub(crate) left_to_expire: bool,
 }

@@ -75,7 +75,7 @@ impl Contender {
         }
     }
 
-    /// Returns how long this candidate waits for the reservation's candidate after a release.
+    /// Returns how long this candidate waits after a release for the candidate in the reservation.
     pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
         let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.jitter;
         match reservation.is_head_start() {

@@ -123,7 +123,7 @@ pub(super) struct DrainAfterLoss {
     pub(super) until: BootTime,
     /// Deadline in a stuck status file, before which this process must not lead (I1).
     pub(super) shown_until: BootTime,
-    /// Instant at which other candidates consider the claim expired, so that they need no release.
+    /// Instant at which the claim expires for other candidates, which then need no release.
     expired_at: BootTime,
 }
 

@@ -275,8 +275,8 @@ impl Contender {
     pub(super) fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
         self.claims.remove_ended(claim);
         if self.record.claim == Some(claim) {
-            // The record must no longer name the claim, because a restored document may contain it
-            // again.
+            // If a restored document contains the claim again, another candidate may lead, so the
+            // record must no longer name the claim.
             turn.effects.push(self.record.set(None, &self.view));
         }
     }

@@ -14,7 +14,8 @@ use crate::lock::{
     MinHold, NewEntry, Observation, Options, WorkKey, Writer,
 };
 
-/// Delay between the evictions of successive waiters. Covers several round trips to a nearby store.
+/// Delay between the evictions that successive waiters send. Covers several round trips to a nearby
+/// store.
 const STAGGER: Duration = Duration::from_millis(200);
 /// Highest position that increases the delay, so that an expired entry is evicted in bounded time.
 const STAGGERED_MAX: usize = 8;
@@ -207,8 +208,8 @@ impl Exchange {
         None
     }
 
-    /// Lets a holder evict, because with frequent acquisitions no waiter waits until an entry
-    /// expires.
+    /// Lets a holder evict. If acquisitions are frequent, no waiter waits long enough to see an
+    /// entry expire.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);

@@ -133,7 +133,8 @@ impl Holding {
             LockOutcome::Applied(FoundLock::Missing | FoundLock::Foreign(_)) => {
                 return Some(Loss::Rejected);
             }
-            // A newer write may have overtaken any other renewal.
+            // Only the newest write proves a loss, because a newer write may have overtaken an
+            // older renewal.
             LockOutcome::Rejected
                 if write.purpose == WritePurpose::Renew
                     && exchange.writes.sent.is_newest(write.call) =>

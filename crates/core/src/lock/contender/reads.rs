@@ -118,7 +118,8 @@ impl ClaimStream {
         self.opened_after = if since_join { 0 } else { calls };
     }
 
-    /// Returns true if the reply to `call` may be older than the events of the stream.
+    /// Returns true if the reply to `call` may miss a change that the stream does not report
+    /// either.
     pub(super) fn may_postdate(&self, call: CallId) -> bool {
         self.open && call.0 <= self.opened_after
     }
