@@ -1,4 +1,4 @@
-//! A guard in another container than its daemon's. The guard is process 1 of its container, and
+//! A guard in a different container from its daemon. The guard is process 1 of its container, and
 //! connects to the daemon through a Unix socket in a volume of the pod.
 //!
 //! The guard makes a new connection for each command. Over this connection, the daemon sends the
@@ -46,7 +46,7 @@ const REFUSED_SOON: Duration = Duration::from_secs(5);
 /// Time that a refused guard waits before it connects again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// The guard reports that it is waiting after this time without a daemon.
+/// After this time without a daemon, the guard reports that it is waiting.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
 /// The variable with the path of the status file. In this container, the file has another path.
@@ -112,7 +112,7 @@ impl AttachedGuard {
             return Err(AttachError::NotProcess1);
         }
         let signals = ContainerSignals::register(Ignored::of_this_process())?;
-        // Otherwise a process of the same user could trace the guard, and so stop it.
+        // Keeps processes of the same user from tracing the guard, which would let them stop it.
         Witness::hide()?;
         Ok(Self(signals))
     }
@@ -318,7 +318,7 @@ impl Attached<'_> {
     }
 }
 
-/// Returns the path of the file in the directory of the socket, if the file exists.
+/// Looks for a file of this name in the socket's directory, and returns its path if it exists.
 fn in_directory_of(socket: &Path, file: &Path) -> Option<PathBuf> {
     let here = socket.parent()?.join(file.file_name()?);
     here.exists().then_some(here)

@@ -22,8 +22,9 @@
 //! Processes in a frozen cgroup or in uninterruptible sleep survive in all these cases. A command
 //! also survives if it changed its user or gained privileges (setuid, setpriv) and thus lost its
 //! parent-death signal. If a command may survive, the next daemon that uses the status directory
-//! waits for the lease to expire; the fencing token protects against candidates elsewhere. A
-//! command with more privileges than the daemon cannot be signalled.
+//! waits for the lease to expire, as candidates elsewhere do. Then only the fencing token protects
+//! against the surviving command. A command with more privileges than the daemon cannot be
+//! signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,7 +60,8 @@ use leasehold_core::election::BootTime;
 /// margin of the timings.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// Interval between searches for adopted children, because the kernel does not report their exits.
+/// Interval between searches for adopted children. The client has to search, because the kernel
+/// does not report their exits.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
 /// If this process still runs this long after stopping itself, the stop signal had no effect.
@@ -97,14 +99,16 @@ impl GuardClient {
         orders: watch::Receiver<ToGuard>,
         progress: watch::Sender<CommandProgress>,
     ) -> io::Result<Self> {
-        // Deprecated, but a `GuardProcess` never changes its descriptor. The replacement is unsafe.
+        // `AsyncFd::with_interest` is deprecated because some types may change their descriptor. A
+        // `GuardProcess` always keeps its descriptor. The replacement is unsafe.
         #[allow(deprecated)]
         let guard = AsyncFd::with_interest(prepared.guard, Interest::READABLE)?;
         let listen = |_| SignalPipe::listen(SIGCONT);
         let continued = prepared.terminal.as_ref().map(listen).transpose()?;
         let wanted = *orders.borrow();
         Ok(Self {
-            // In tokio, sockets that preserve record boundaries are datagram sockets.
+            // tokio has no type for SOCK_SEQPACKET, and a datagram socket preserves record
+            // boundaries too.
             socket: UnixDatagram::from_std(StdUnixDatagram::from(prepared.socket))?,
             guard,
             leader: None,

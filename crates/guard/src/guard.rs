@@ -94,11 +94,11 @@ pub(super) struct Guard {
     ready: Box<Ready>,
     shim: Option<OwnedFd>,
     leader: Option<GroupLeader>,
-    /// The newest desired state of the daemon.
+    /// The newest desired state that the daemon sent.
     desired: DesiredState,
     stop_signal: i32,
     stop_grace: Duration,
-    /// The stop that a signal to an attached guard's container requested.
+    /// The stop after a signal to the container of an attached guard.
     own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
@@ -263,7 +263,7 @@ impl Guard {
         }
     }
 
-    /// Applies a desired state of the daemon. A stop that a signal to the container requested stays
+    /// Applies a desired state that the daemon sent. A stop after a signal to the container stays
     /// in force.
     fn order(&mut self, desired: DesiredState) {
         self.desired = desired;
@@ -472,7 +472,8 @@ impl Guard {
         self.ready.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !reported);
-        // A socket whose other end is closed would always be ready.
+        // Replaces a socket whose other end is closed, because poll would always report it as
+        // ready.
         let idle = || PollFd::new(&self.ready.alarm, PollFlags::empty());
         let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
         let signals = self.ready.signals.as_ref();

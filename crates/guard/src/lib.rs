@@ -185,7 +185,7 @@ impl Command {
         self
     }
 
-    /// Sets the time from a stop signal to the container of an attached guard until SIGKILL
+    /// Sets the time until SIGKILL after the container of an attached guard gets a stop signal
     /// (default zero).
     #[must_use]
     pub fn stop_grace(mut self, grace: Duration) -> Self {
@@ -234,7 +234,8 @@ impl Command {
         self
     }
 
-    /// Starts the guard and a waiting shim, inside a tokio runtime. Needs no authority.
+    /// Starts the guard and a waiting shim. Needs no authority. Must be called inside a tokio
+    /// runtime.
     pub fn prepare(self) -> io::Result<StandbyGuard> {
         orphans::adopt()?;
         let terminal = Terminal::of_this_process();
@@ -255,7 +256,7 @@ impl Command {
         )?;
         let mut guard = Process::new(&self.executable);
         guard.arg0("leasehold").arg(GUARD).stdin(theirs);
-        // CMD inherits the guard's environment.
+        // CMD inherits the guard's environment, so it must not contain leasehold's own variables.
         without_ours(&mut guard);
         if self.quiet {
             guard.stdout(io::stderr().as_fd().try_clone_to_owned()?);

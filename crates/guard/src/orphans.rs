@@ -87,8 +87,8 @@ impl Orphans {
 }
 
 /// Calls `visit` for every adopted child that no [`super::GuardedCommand`] owns. Skips the
-/// program's own children, which share its process group or, without a terminal, its session. CMD
-/// never does.
+/// program's own children. Unlike CMD, these share the program's process group or, without a
+/// terminal, its session.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -23,7 +23,7 @@ pub struct MissingPrerequisite {
     pub source: io::Error,
 }
 
-/// Checks that a guard can work here, without starting one. Returns the first failure.
+/// Checks, without starting a guard, that a guard can work here. Returns the first failure.
 pub fn prerequisites() -> Result<(), MissingPrerequisite> {
     let memfd = || memfd_create("leasehold-prerequisite", MemfdFlags::CLOEXEC);
     let children = || Children::new().each(|_| {});

@@ -1,8 +1,8 @@
 //! The shim: a third instance of this binary, which becomes CMD.
 //!
 //! The shim writes its own record to the claim file, so that a hanging disk does not block the
-//! guard. The shim holds the claim lock until the exec, so that it is not free before the record is
-//! written.
+//! guard. The shim holds the claim lock until the exec, so that the lock is not free before the
+//! record is written.
 //!
 //! The shim sets the parent-death signal and the foreground of the terminal, because only the
 //! process itself can set them. The standard library's `exec` restores the default disposition of

@@ -82,7 +82,7 @@ pub enum RefusedGuard {
     /// The connection could not be accepted, or its first record could not be read.
     #[error("cannot read from the guard: {0}")]
     Unreadable(#[from] io::Error),
-    /// The guard's release of leasehold uses other messages between daemon and guard.
+    /// The guard belongs to a release of leasehold whose messages this daemon does not understand.
     #[error(
         "the guard belongs to another release; to fix: install the program of this daemon's image into \
          the volume of the workload (leasehold install)"
@@ -129,7 +129,8 @@ impl GuardSocket {
         std::fs::set_permissions(by_descriptor, std::fs::Permissions::from_mode(MODE))?;
         listen(&socket, BACKLOG).map_err(io::Error::from)?;
         Ok(Self {
-            // Accepting connections does not depend on the type of the socket.
+            // tokio has no type for SOCK_SEQPACKET, and accepting connections works the same way
+            // for all types.
             listener: UnixListener::from_std(StdUnixListener::from(socket))?,
             path: path.to_owned(),
         })

@@ -222,7 +222,8 @@ impl Signals {
 }
 
 impl Stops {
-    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
+    /// Registers the handlers. Must be called inside a tokio runtime. Fails if no descriptor is
+    /// free.
     pub fn register() -> io::Result<Self> {
         let stops = [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter();
         let stops = stops.chain(ending());
@@ -231,7 +232,8 @@ impl Stops {
 }
 
 impl Relays {
-    /// Registers the handlers, inside a tokio runtime. Fails if no descriptor is free.
+    /// Registers the handlers. Must be called inside a tokio runtime. Fails if no descriptor is
+    /// free.
     pub fn register() -> io::Result<Self> {
         let mut numbers = vec![SIGUSR1, SIGUSR2, SIGWINCH, SIGURG];
         if File::open("/dev/tty").is_err() {
@@ -242,7 +244,8 @@ impl Relays {
 }
 
 impl Resizes {
-    /// Registers the handler, inside a tokio runtime. Fails if no descriptor is free.
+    /// Registers the handler. Must be called inside a tokio runtime. Fails if no descriptor is
+    /// free.
     pub fn register() -> io::Result<Self> {
         Self::listen([((), SIGWINCH)])
     }

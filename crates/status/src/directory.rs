@@ -71,7 +71,7 @@ pub struct StatusDirectory {
     boot_id: Option<String>,
     inode: u64,
     device: u64,
-    /// False once [`Self::keep`] has replaced the claim file, which a guard may still lock.
+    /// False once [`Self::keep`] has replaced the claim file. A guard may still lock the old file.
     shares_lock: bool,
 }
 
@@ -105,7 +105,8 @@ struct ClaimFileRecord {
     device: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_longest_ms: Option<i64>,
-    /// True if guards record their children after this record. Earlier versions omit the field.
+    /// True if the guards' records of their children follow this record. Earlier versions omit the
+    /// field.
     #[serde(default)]
     children: bool,
 }
@@ -386,7 +387,8 @@ fn lock_after(
             Some(claim) => return Ok(claim),
             None if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
-                    // The guard ends the workload by the deadline of its claim.
+                    // The guard ends the workload by the claim's deadline, so no longer wait is
+                    // needed.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));
                     until = until.max(since + longest.unwrap_or_default());
                     waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));

@@ -353,7 +353,7 @@ impl SupervisedCommand {
                     let lingered = std::mem::take(&mut self.lingers);
                     // After a freeze past the deadline, the loss may still be unnoticed.
                     self.cut_off |= lingered && self.is_expired(now);
-                    // A newer report may have replaced the previous report before it was read.
+                    // The newest report may have replaced a report that was never read.
                     if lingered && !ended.lingered && !self.cut_off && self.stopped_at.is_none() {
                         self.report_leftovers();
                     }

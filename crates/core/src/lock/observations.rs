@@ -101,7 +101,8 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // The new end depends on the store's clock again, so the known end stays.
+                    // After the work, the new end depends on the store's clock, so the end that was
+                    // computed first stays.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {

@@ -1,4 +1,5 @@
-//! Starts a command. The start ends when the shim executes the command or the guard abandons it.
+//! Starts a command. The start ends when the shim executes the command, or when the guard abandons
+//! the shim.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! Examines a status directory without changing it, and without a lock that would stop a daemon.
+//! Examines a status directory. Changes nothing, and takes no lock that could keep a daemon from
+//! starting.
 
 use std::fs;
 use std::io::{self, ErrorKind};
