@@ -275,7 +275,8 @@ impl Watermarks {
         }
     }
 
-    /// Records that this document existed. Even untrusted replies count, to detect a deletion.
+    /// Records that a document with this token existed. Untrusted replies count too, so that a
+    /// deletion is detected.
     pub(crate) fn note_document(&mut self, token: Token) {
         self.note_used(token);
         self.document_token = self.document_token.max(Some(token));

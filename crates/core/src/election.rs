@@ -214,7 +214,8 @@ impl Election {
         }
     }
 
-    /// Gives up the lease for a cooldown after this candidate's workload ended on its own.
+    /// Gives up the lease and begins a cooldown, because this candidate's workload ended on its
+    /// own.
     fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
         if self.state.leading().is_some() && self.contender.workload_ended(token, turn.now) {
             self.stop(Reason::WorkloadExit, None, turn);

@@ -11,7 +11,7 @@
 //! - Daemon killed, frozen, or out of memory: the guard sends the stop signal when the authority
 //!   ends (immediately if the daemon is gone), and SIGKILL at the kill time of the newest order.
 //! - Guard killed: the kernel ends CMD's leader, and the daemon ends the other processes.
-//! - Guard frozen: the daemon kills the guard 100 ms after the deadline, and then CMD's processes.
+//! - Guard frozen: the daemon kills the guard 100 ms after the kill time, and then CMD's processes.
 //! - Guard and daemon both killed: the kernel ends CMD's leader, but its descendants survive.
 //! - An attached guard (process 1 of another container) killed: the kernel ends all processes of
 //!   the container before the guard's pidfd becomes readable.
@@ -56,8 +56,8 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Delay after the deadline before the client kills guard and CMD. Must be shorter than the 500 ms
-/// margin of the timings.
+/// Delay after the kill time of the newest order before the client kills guard and CMD. Must be
+/// shorter than the 500 ms margin of the timings.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between searches for adopted children. The client has to search, because the kernel

@@ -445,7 +445,8 @@ impl GuardedCommand {
         self.update(|desired| desired.extended(terms));
     }
 
-    /// Asks CMD to end with `signal`. CMD is killed at its deadline or at the earliest `kill_at`.
+    /// Asks CMD to end with `signal`. CMD is killed at the earliest `kill_at` of its terms and of
+    /// all stops.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
         self.update(|desired| desired.stopped(stop));

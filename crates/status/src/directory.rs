@@ -2,8 +2,8 @@
 //!
 //! A new process uses the directory as proof that the lease's holder has exited (proof of death).
 //! The new process holds the lock, so every earlier holder of the lock has exited. The claim record
-//! names the claim in the lease document. The proof also requires that the recorded processes
-//! without the lock have exited.
+//! names the claim in the lease document. The proof also requires that the processes recorded in
+//! the claim file have exited, because they need not hold the lock.
 
 mod deployment;
 mod examine;
@@ -183,8 +183,8 @@ impl StatusDirectory {
             memory.unproven = predecessor::may_run(&self.claim, &self.path, patience)?;
         }
         // With the proof, this process can lead immediately, under a new token. If the status files
-        // of the previous process cannot be removed, their deadline may still be in the future. The
-        // new daemon then does not use the proof, and waits like any other candidate.
+        // of the previous process cannot be removed, their deadline may still be in the future.
+        // Then this process does not use the proof, and waits like any other candidate.
         if memory.claim.is_some() && memory.unproven.is_none() {
             memory.unproven = self.clear().err();
         }
@@ -387,8 +387,7 @@ fn lock_after(
             Some(claim) => return Ok(claim),
             None if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
-                    // The guard ends the workload by the claim's deadline, so no longer wait is
-                    // needed.
+                    // The guard ends the workload by the claim's deadline, so this wait suffices.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));
                     until = until.max(since + longest.unwrap_or_default());
                     waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));

@@ -146,7 +146,8 @@ impl Publication {
     }
 
     /// Returns true if the store has answered since the last change of role. Otherwise, the outage
-    /// that ended the leadership still lasts. Answers count for one lease duration.
+    /// that ended the leadership still lasts. `answers_until` is one lease duration after the last
+    /// answer.
     fn answered_since_change(&self, contender: &Contender) -> bool {
         let lease_duration = contender.me().timings().lease_duration();
         let answers_until = contender.reads().answers_until;

@@ -14,7 +14,8 @@ const OLDEST_KEPT: usize = 8;
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls before the claim was first seen. Only later calls can prove that it is gone.
+    /// Number of calls before the claim was first seen. Only replies to later calls can prove that
+    /// the claim is gone.
     present: Option<u64>,
     /// True if a revision that may be stored was forgotten.
     pub(super) forgotten: bool,

@@ -1,4 +1,5 @@
-//! The decisions of a candidate without a claim. Each write of a follower needs a decision (I8).
+//! The decisions of a candidate without a claim. Each write of a follower needs a decision (I8),
+//! apart from standby registrations.
 
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};

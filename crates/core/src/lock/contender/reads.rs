@@ -1,5 +1,6 @@
 //! Reads of the document, and the change stream of the claim. A write or a linearizable read must
-//! confirm old or changed content, because a deposed primary still answers majority reads.
+//! confirm a reply that contradicts the known document, because a deposed primary still answers
+//! majority reads.
 
 use crate::claim::{Outbox, ReadInFlight, ReadSchedule};
 use crate::election::{BootTime, CallId, Claim};
