@@ -91,7 +91,7 @@ fn short<S: Selection>(key: &Key) -> Option<&'static str> {
     shown.then_some(*text)
 }
 
-/// Paths of directories; all other paths are files.
+/// Keys whose value is the path of a directory; all other paths name files.
 const DIRECTORY_KEYS: [&str; 2] = ["status.directory", "kubernetes.credentials"];
 
 /// A command's configuration, from flags, files and the environment.

@@ -34,8 +34,8 @@ pub fn run_with<T>(
     let runtime = runtime.enable_all().build();
     let runtime = runtime.map_err(CommandError::failed(exit, "start the event loop"))?;
     let ended = runtime.block_on(command);
-    // Neither a hanging driver call nor the end of the other tasks must delay the exit. The kernel
-    // closes their sockets.
+    // The exit must not wait for a hanging driver call or for other tasks. The kernel closes the
+    // sockets.
     std::mem::forget(runtime);
     Ok(ended)
 }

@@ -25,8 +25,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Flags with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// Source of the daemon's connection string. A reload does not open a new pipe, because that
-    /// could block.
+    /// Source of the daemon's connection string. A reload keeps the text that was read from a pipe,
+    /// because opening a pipe could block.
     pub started_with: Option<UriSource>,
 }
 

@@ -1,6 +1,6 @@
 //! The namespace and service account that manifests were rendered for. A kustomization can change
-//! both, but not the flags and the admission policies. Several overlays would then share a lease or
-//! lock.
+//! both, but not the lease name in the flags or the admission policies. Without this check, several
+//! overlays could share a lease or lock.
 
 use std::fmt;
 
@@ -81,7 +81,7 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects the default name of a `kind` ("lease" or "lock") that begins with another namespace.
+    /// Rejects a default name that begins with another namespace. `kind` is "lease" or "lock".
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

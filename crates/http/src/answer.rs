@@ -51,7 +51,7 @@ fn with_body(
     let headers = answer.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
-        // Otherwise, a caching proxy could serve an answer that says "leader" after its deadline.
+        // Otherwise, a proxy could serve a cached "leader" answer after the deadline.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
@@ -85,7 +85,7 @@ pub fn event_stream(body: EventBody) -> Answer {
     answer
 }
 
-/// Returns the response when all places for event streams and long polls are taken.
+/// Returns the response that refuses an event stream or a long poll because all places are taken.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let taken = format!("all {max} places for event streams and waits are taken");
     retry_later(text(code, &(taken + ", or the server is stopping")))

@@ -112,7 +112,7 @@ impl Drop for StreamPlace {
 
 /// Returns the stream to close for a new stream: the oldest stream of the peer with the most
 /// streams. The stream must be old, or its peer must have clearly more streams than the newcomer's
-/// peer. Otherwise, these peers would evict each other in turn.
+/// peer. Otherwise, two peers could evict each other's streams in turn.
 fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
     let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
     let most_then_oldest = |index: &usize| {

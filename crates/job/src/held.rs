@@ -28,8 +28,8 @@ use leasehold_supervisor::command::{
 
 /// Maximum time that the exit waits for the release. Without a release, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
-/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss from the exit of
-/// this process.
+/// Like [`RELEASE_MAX`], after a loss. Short, because a script learns of the loss only when this
+/// process exits.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Work<'a> {
@@ -55,7 +55,8 @@ impl Prepared {
 }
 
 impl Work<'_> {
-    /// Releases the lock once the command is gone. Returns `None` if nothing was executed.
+    /// Runs the command, and releases the lock once the command is gone. Returns `None` if nothing
+    /// was executed.
     pub(super) async fn run(
         self,
         command: &mut StandbyCommand,
@@ -148,7 +149,7 @@ impl Work<'_> {
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Unknown => {
                 let mut end = conclude(&mut locker, succeeded, patience).await;
                 if end.is_none() && succeeded && self.job.args.once_per().is_some() {
-                    // Waits longer until the success is recorded, because a MongoDB election may
+                    // Waits longer for the success to be recorded, because a MongoDB election may
                     // outlast `patience`.
                     let rest = timings.lease_duration().saturating_sub(patience);
                     end = tokio::select! {
@@ -245,7 +246,8 @@ impl Work<'_> {
             messages.say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // A command that ended before the loss is done, unless the loss killed its descendants.
+        // If the command ended before the loss, its own exit code counts, unless the loss cut off
+        // its descendants.
         if finished.lost && (ended.by_us || finished.cut_off) {
             return exit::LOCK_LOST;
         }
@@ -281,8 +283,8 @@ fn of_terminal(finished: &SupervisedEnd, code: u8, stopped: Option<StopSignal>) 
     }
 }
 
-/// Returns the result for the history. The stopped leftovers do not replace the command's own exit
-/// code, because 76 would look like a lost lock.
+/// Returns the result for the history. If leftover processes were stopped, the result keeps the
+/// command's own exit code, because 76 would look like a lost lock.
 fn result(finished: &SupervisedEnd, code: u8) -> Option<CommandResult> {
     match finished.ended.end {
         CommandEnd::Signalled(number) => Some(CommandResult::Signal(number)),

@@ -4,8 +4,8 @@
 //! guard kills.
 //!
 //! The guard of the outer command keeps the memfd with the lock's deadline open. Descendants read
-//! it through the guard's /proc/PID/fd, because the holder hides its descriptors even from its own
-//! user.
+//! the deadline through the guard's /proc/PID/fd, because the holder hides its descriptors even
+//! from its own user.
 
 use std::fs;
 use std::io;

@@ -176,8 +176,8 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // The grace is set here, because the deadlines at the start may lack it: an unconfirmed grant
-    // gives only provisional authority, without a grace period.
+    // Sets the grace period here: the deadlines at the start may lack it, because an unconfirmed
+    // grant gives only provisional authority.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

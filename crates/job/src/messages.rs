@@ -12,7 +12,7 @@ use leasehold_host::log::{LineFormat, Stderr};
 use leasehold_host::terminal::folded;
 
 /// Messages about one lock, on standard error: as text, or through the log if the log is JSON.
-/// Drops lines that would block, because a stopped reader must not stop a wait or a held lock.
+/// Drops lines that would block, because a stopped reader must not block a waiter or a holder.
 #[derive(Clone)]
 pub(super) struct JobMessages {
     lock: ResourceName,
@@ -22,7 +22,7 @@ pub(super) struct JobMessages {
     newest: NewestError,
 }
 
-/// The newest message about a failure, for the parent's exception.
+/// The newest message about a failure, for the exception that the parent program raises.
 #[derive(Clone, Default)]
 pub(super) struct NewestError(Arc<Mutex<String>>);
 

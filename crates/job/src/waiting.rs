@@ -198,8 +198,8 @@ impl<'a> LockAttempt<'a> {
         if failed && !locker.status().borrow().store_reached {
             self.reported.given_up.store(true, Ordering::Relaxed);
         }
-        // Each client examines the primary before its first write. Without an answer, no join has been
-        // sent, so there is no entry to remove.
+        // Each client examines the primary before its first write. Without an answer, no join has
+        // been sent, so there is no entry to remove.
         let store = locker.store_info();
         let is_unsent = || store.borrow().is_none();
         if is_unsent() {
@@ -337,8 +337,8 @@ impl<'a> LockAttempt<'a> {
         }
     }
 
-    /// Warns early of a misspelt name. It is only a warning because, as with flock(1), a program
-    /// may be installed during the wait.
+    /// Warns early if the program's name may be misspelt. This is not an error, because the program
+    /// may be installed during the wait; flock(1) allows this too.
     fn warn_of_program(&self) {
         let program = self.job.args.command.first();
         if let Some(Err(error)) = program.map(|program| check_executable(program)) {

@@ -154,8 +154,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for a task to fail, and returns its name and the cause. Never returns once all tasks
-    /// have ended.
+    /// Waits for a task to end, which counts as a failure, and returns the task's name and the
+    /// cause. Never returns while no task runs.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),

@@ -179,9 +179,9 @@ impl KnownEvents {
         Some(known.occurrences.clone())
     }
 
-    /// A repeating Event stays known even if the API server did not accept it, because retries
-    /// would delay other Events. After a failed report, other Events are reported again only if
-    /// they recurred during the report.
+    /// A repeating Event stays known even if its report failed, because reporting every recurrence
+    /// again would delay other Events. Any other Event is forgotten, or reported again if it
+    /// recurred during the failed report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -32,7 +32,7 @@ struct StatusSample {
     status_file_age: Duration,
 }
 
-/// Name, label with the lease, help and value.
+/// Name, name of the label that contains the lease, help, and value.
 type NumberGauge = (
     &'static str,
     &'static str,

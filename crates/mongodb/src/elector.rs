@@ -33,7 +33,8 @@ pub struct ElectorOptions {
     /// Delay between the end of leadership and the release of the lease, 2 s by default. The delay
     /// ends early if the workload confirms its end ([`Elector::workload_done`]).
     pub handoff_delay: Duration,
-    /// True if the workload ends before [`Elector::stop`], which then waits at most one second.
+    /// True if the workload normally ends before the program calls [`Elector::stop`], which then
+    /// waits at most one second.
     pub workload_ends_first: bool,
     /// Priority of the candidate. Candidates with a higher priority are preferred as the standby.
     pub priority: u32,
@@ -95,7 +96,7 @@ pub struct Elector {
 #[non_exhaustive]
 pub enum ElectorError {
     /// The candidate no longer leads, but the release was not confirmed. A stuck workload or status
-    /// file may have prevented it. The lease expires by itself.
+    /// file may have prevented the release. The lease expires by itself.
     #[error("release of the lease not confirmed; the lease expires by itself")]
     Unconfirmed,
     /// The candidate failed.
@@ -242,9 +243,9 @@ impl Elector {
     }
 }
 
-/// Returns how far the wall clock is ahead of the boot clock. If the wall clock is changed after
-/// this call, this process renews outside the slots of other processes. This only increases the
-/// load on the servers.
+/// Returns how far the wall clock is ahead of the boot clock. The election uses this difference to
+/// renew at the same times as other processes. If the wall clock is changed later, the times no
+/// longer coincide, which only increases the load on the servers.
 fn wall_clock_ahead() -> Duration {
     let booted = Duration::from_nanos(boot_now().as_nanos());
     let wall = wall_now().duration_since(UNIX_EPOCH);

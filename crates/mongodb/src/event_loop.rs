@@ -18,7 +18,8 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Outcome, Randomness};
 use leasehold_core::trace::Kind;
 
-/// Capacity of the queue of requests. Operators and a workload send fewer requests in one turn.
+/// Capacity of the queue of requests. Operators and a workload send fewer requests during one turn
+/// of the loop.
 const INPUTS_MAX: usize = 16;
 /// Capacity of the queue of store events; sufficient for a burst of changes to one document.
 const STORE_EVENTS_MAX: usize = 64;

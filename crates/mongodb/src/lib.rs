@@ -11,8 +11,8 @@
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types gain a
 //! variant or field only in an incompatible version, because their users must handle or build every
 //! value. For example, programs handle each [`locker::LockDecision`], and each input, effect and
-//! status of a state machine. For the types in [`store::mongo::operators`] and
-//! [`store::mongo::probe`], the commands of leasehold print every value.
+//! status of a state machine. The commands of leasehold print every value of the types in
+//! [`store::mongo::operators`] and [`store::mongo::probe`].
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

@@ -327,12 +327,13 @@ impl Locker {
         let _ = tokio::time::timeout(patience, withdrawn).await;
     }
 
-    /// Releases the lock, or ends a lost claim. The caller confirms that no work runs under it.
+    /// Releases the lock, or ends a lost claim. By calling this function, the caller confirms that
+    /// no work runs under the lock.
     pub async fn release(&self) {
         self.contender.send(LockInput::Release).await;
     }
 
-    /// Releases the lock, and records that the work succeeded if the options request it.
+    /// Releases the lock. If the options request it, also records that the work succeeded.
     pub async fn succeed(&self) {
         self.contender.send(LockInput::Succeeded).await;
     }

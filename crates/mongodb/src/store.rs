@@ -195,7 +195,8 @@ pub enum StoreEvent<W = Watch> {
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment of a document. Informational; reveals a lease that two deployments store.
+/// The deployment that stores a document. Informational; reveals that two deployments store one
+/// lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The kind of deployment.

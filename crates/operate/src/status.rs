@@ -231,7 +231,7 @@ fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, CommandError> {
     }
 }
 
-/// Returns the error if no daemon runs. The error names the lease of the last daemon.
+/// Returns the error for a host where no daemon runs. The error names the last daemon's lease.
 fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
     let documents = gone.iter().filter_map(|(_, gone)| gone.document.as_ref());
     let last = documents.max_by(|one, other| one.updated_at.cmp(&other.updated_at));

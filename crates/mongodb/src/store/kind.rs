@@ -25,7 +25,8 @@ impl StoreKind {
         }
     }
 
-    /// Returns the kind of a server that accepts writes. Other replies do not show the kind.
+    /// Returns the kind of a server that accepts writes. Replies of other servers do not show the
+    /// kind.
     pub(crate) fn of_hello(hello: &Document) -> Self {
         // Like a standalone server, a router has no set name.
         if is_router(hello) {

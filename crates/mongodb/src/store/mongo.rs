@@ -60,7 +60,7 @@ struct LeaseInner {
     /// The last invalid request that was reported, as text because a NaN never equals itself.
     ignored_request: Mutex<Option<String>>,
     roll_call: watch::Sender<Option<RollCallId>>,
-    /// The roll call that is to be answered, and the candidate's status.
+    /// The roll call to answer, and the candidate's status.
     answer: watch::Sender<Option<(RollCallId, watch::Receiver<Status>)>>,
     /// The workload's health, for roll calls; `None` until it is reported.
     healthy: Mutex<Option<bool>>,
@@ -265,8 +265,8 @@ impl LeaseInner {
         }
     }
 
-    /// Reopens the source if the deployment is busy and lacks the collection of hints, to create
-    /// it.
+    /// While the deployment is busy and lacks the collection of hints, reopens the source, which
+    /// tries to create the collection.
     async fn create_hints_when_busy(&self) {
         let mut busy = self.deployment.busy.subscribe();
         while busy.wait_for(|busy| *busy).await.is_ok() {

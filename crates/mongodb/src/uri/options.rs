@@ -179,7 +179,8 @@ const HARMLESS: &str = "\
 
 /// All options of connection strings that leasehold knows.
 pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
-    // Each job reads these texts at its start, so each text is split only once.
+    // Every `leasehold lock` builds this table at startup, so `ALIASES` is split once instead of
+    // once per option.
     let aliases: Vec<_> = pairs(ALIASES).collect();
     let named = TREATMENTS.iter().flat_map(|(treatment, names)| {
         let names = names.split_ascii_whitespace();

@@ -122,7 +122,7 @@ async fn expired(
                 false => "a holder has expired, but its minimum hold",
             };
             let why = match rests.chain(over.map(|entry| entry.min_hold)).max() {
-                // A rest below 50 ms would be printed as 0.0s.
+                // A remaining time below 50 ms would be printed as 0.0s.
                 Some(rest) if rest.as_millis() < 50 => {
                     format!("{what} has not ended (--force removes the holder)")
                 }

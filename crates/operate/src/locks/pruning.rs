@@ -18,7 +18,7 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
 enum Pruning {
-    /// The record of the last success, if any, was removed too. Contains its age.
+    /// Contains the age of the last success, if any; its record was removed too.
     Pruned(Option<Duration>),
     /// The document already contains only its token.
     Bare,
@@ -174,8 +174,8 @@ fn occupied(name: &ResourceName, lock: &LockDocument) -> Option<Pruning> {
     (!last.min_hold.is_zero()).then(|| Kept::because("kept", why))
 }
 
-/// Returns the age of the entry's last renewal if it exceeds the lease duration. The age is MongoDB's
-/// time minus the write's date on the holder's clock.
+/// Returns the age of the entry's last renewal if the age exceeds the lease duration. The age is
+/// MongoDB's time minus the renewal's date on the owner's clock.
 fn silence(entry: &Entry, lock: &LockDocument) -> Option<Duration> {
     let age = lock.store_now.0.checked_sub(entry.owner.renewed_at.0)?;
     let age = Duration::from_millis(u64::try_from(age).ok()?);

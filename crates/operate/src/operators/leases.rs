@@ -150,10 +150,10 @@ fn list(session: &Session, listing: Listing, observed: &Observed, rolls: &Rolls)
     }
 }
 
-/// Waits for each holder until it has renewed, or its `wait` has passed. Ignores hidden
-/// documents. Reads the documents again before reporting a holder as expired, because the stream
-/// may be stale. Also asks the candidates of leases without a renewing holder, and returns their
-/// answers.
+/// Waits until each holder has renewed, or until the holder's maximum in `wait` has passed. Ignores
+/// hidden documents. Reads the documents again before reporting a holder as expired, because the
+/// stream may be stale. Also asks the candidates of leases without a renewing holder, and returns
+/// their answers.
 pub(super) async fn await_renewals(
     session: &Session,
     followed: &mut Followed,
@@ -267,8 +267,9 @@ async fn output_closed() {
 
 fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    // The function is deprecated because the descriptor of some types can change; an `OwnedFd`
-    // never changes it. The replacement function is unsafe, and this crate forbids unsafe code.
+    // The function is deprecated because some types can change their descriptor; an `OwnedFd` never
+    // changes its descriptor. The replacement function is unsafe, and this crate forbids unsafe
+    // code.
     #[allow(deprecated)]
     AsyncFd::with_interest(output, Interest::ERROR)
 }

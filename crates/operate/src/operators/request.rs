@@ -380,9 +380,9 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits for the effect of the request, at most until the timeout. Asks the candidates to
-    /// report shortly before the timeout, or immediately if the holder `is_silent`. After a resume,
-    /// the holder is asked immediately whether it still leads.
+    /// Waits for the effect of the request, at most until the timeout. Shortly before the timeout,
+    /// asks the candidates to report; asks immediately if the holder `is_silent`. After a resume,
+    /// asks the holder immediately whether it still leads.
     async fn waited(
         &self,
         followed: &mut Followed,

@@ -152,8 +152,8 @@ async fn candidates_with(
     present
 }
 
-/// Collects the answers to a roll call. Fails if there is no answer and the last read failed,
-/// because candidates may have answered, or could not write.
+/// Collects the answers to a roll call. Fails if no answer was read and the last read failed,
+/// because the candidates may have answered, or may have been unable to write.
 async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
     mut read: impl FnMut() -> R,
     within: Duration,
@@ -167,8 +167,8 @@ async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
         pause *= 2;
         let begun = clock::boot_now();
         let read = read().await;
-        // While MongoDB hangs, candidates cannot answer. The duration of a failed read is not
-        // added, because an outage may last.
+        // While MongoDB hangs, candidates cannot answer, so a slow read extends the deadline. A
+        // failed read does not, because an outage may be long.
         if read.is_ok() {
             until = until + clock::boot_now().since(begun);
         }

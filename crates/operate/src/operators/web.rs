@@ -36,7 +36,7 @@ use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scop
 /// Maximum number of browsers. Each browser needs a connection and memory for one event, at most
 /// 200 KB.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Interval between checks of why the first read has not succeeded yet.
+/// Interval at which the server checks why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
 /// If a timer is late by at least this time, this process was not running.
 const LATE_MIN: Duration = Duration::from_secs(3);
@@ -98,8 +98,8 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     Ok(exit)
 }
 
-/// Replaces a retired lease or a pruned lock with its removal, because the page and its metrics omit
-/// both.
+/// Replaces a retired lease or a pruned lock with its removal, because the page and its metrics
+/// omit both.
 fn without_hidden(event: ViewEvent) -> ViewEvent {
     match event {
         ViewEvent::Listed { mut entries, at } => {

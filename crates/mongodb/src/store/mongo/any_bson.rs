@@ -249,7 +249,8 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, &updated(delta.clone())));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An old event may not apply to a newer document, but later events restore its state.
+        // An old event may fail to apply to a newer document, but later events restore the
+        // document's state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, &updated(delta.clone())) {

@@ -1,7 +1,7 @@
 //! The change stream of one lease. Events are only hints.
 //!
 //! An update event lists only the changed fields, which are applied to the newest known document.
-//! An event older than the document is harmless, because no write that expects its revision
+//! An event older than the document is harmless, because no write that expects the event's revision
 //! succeeds.
 
 use std::sync::Arc;

@@ -170,7 +170,7 @@ impl Deployment {
         }
         let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
-        // The monitors of a client that the program provided do not report to this process.
+        // The monitors of a client that the program provided do not report to leasehold.
         if !connection.is_own || !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }

@@ -73,12 +73,13 @@ pub(super) fn canonical(address: impl ToString) -> String {
 pub(super) struct Home {
     pub(super) deployment: watch::Sender<Option<DeploymentId>>,
     known: Option<KnownHome>,
-    /// The command that an operator can restart to use another deployment, because the command does
-    /// not contend; `None` for candidates and locks.
+    /// A command that does not contend, so an operator can restart it to use another deployment;
+    /// `None` for candidates and locks.
     pub(super) restart: Option<&'static str>,
     /// The connection string that led to the deployment; `None` until this process has reached it.
     uri: Option<String>,
-    /// A string that leads to a different deployment. While configured, `uri` is used instead.
+    /// A string that leads to a different deployment. While this string is configured, `uri` is
+    /// used instead.
     refused: Option<String>,
     /// The reason for the refusal, until a call (not only a change stream) has failed with it.
     pub(super) unreported: Option<Failure>,

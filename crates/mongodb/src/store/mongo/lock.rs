@@ -205,8 +205,8 @@ fn outcome(document: Option<&Document>) -> LockOutcome {
         .map_or(LockOutcome::Rejected, LockOutcome::Applied)
 }
 
-/// Makes a contender confirm its grant before it acts on it, because a product other than MongoDB
-/// may report a grant that no majority has acknowledged.
+/// Makes a contender confirm a grant before acting on it, because a product other than MongoDB may
+/// report a grant that no majority has acknowledged.
 fn confirm_first(outcome: &mut LockOutcome) {
     if let LockOutcome::Applied(FoundLock::Lock(lock)) = outcome {
         for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {

@@ -90,8 +90,8 @@ impl StoreOptions {
     /// Uses the program's own client, which leasehold never shuts down. Leases and locks may share
     /// this client.
     ///
-    /// `uri` must be the client's connection string, because leasehold compares its servers and
-    /// refuses its options as usual. Each call sets its own read and write concern. Differences:
+    /// `uri` must be the client's connection string, because leasehold checks the servers and
+    /// options in this string as usual. Each call sets its own read and write concern. Differences:
     ///
     /// - The client's monitors do not report to leasehold. An election is noticed only when a call
     ///   fails, and each call first asks the primary for its set, which costs a round trip.

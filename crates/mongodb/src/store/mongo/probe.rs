@@ -195,7 +195,8 @@ impl StoreProbe {
         read.map_err(|error| self.failure(error))
     }
 
-    /// Fails unless the server refuses an insert because of its illegal `_id`.
+    /// Sends an insert with an illegal `_id`. Fails unless the server refuses the insert for this
+    /// reason.
     pub async fn insert(&self) -> Result<(), Failure> {
         let refused = doc! { "_id": REFUSED_ID.to_vec() };
         match self.deployment.insert(&refused).await {

@@ -166,8 +166,8 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the index that refused a document, unless it is the index on `_id`. The
-/// collection then has no document with this `_id`.
+/// Returns the name of the index that refused a document, unless the index on `_id` refused it. If
+/// there is a name, the collection has no document with this `_id`.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;
     if error.code != outcome::DUPLICATE_KEY {

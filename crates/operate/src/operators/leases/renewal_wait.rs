@@ -10,7 +10,7 @@ use leasehold_mongodb::store::mongo::operators::Present;
 /// The default renewal interval plus a second.
 const OBSERVE_DEFAULT: Duration = Duration::from_secs(4);
 
-/// The maximum times to wait for renewals, by the evidence of the first read.
+/// The maximum times to wait for renewals, which depend on the evidence from the first read.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct RenewalWait {
     /// For a holder whose last renewal is recent by the holder's clock.

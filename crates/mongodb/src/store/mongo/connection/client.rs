@@ -50,8 +50,9 @@ impl ConnectedClient {
     }
 }
 
-/// The last new login because of a missing right, and the interval until the next login. The driver
-/// keeps connections of a dropped user, whose calls fail as if a right were missing.
+/// Time of the last login that a missing right caused, and the minimum interval until the next such
+/// login. The driver keeps connections of a dropped user, whose calls fail as if a right were
+/// missing.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 

@@ -166,7 +166,8 @@ impl Seeds {
     }
 
     async fn asked(&self, server: &ServerAddress, deadline: BootTime) -> Option<Document> {
-        // Connects first, because the driver retries a refused connection until the deadline.
+        // Tests the connection first, because the driver would retry a refused connection until the
+        // deadline.
         if let ServerAddress::Tcp { .. } = server {
             let reached = TcpStream::connect(server.to_string());
             tokio::time::timeout(left(deadline), reached)
@@ -243,7 +244,8 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// A new client keeps the replies, because another deployment's server may reply too late.
+    /// A new client keeps the replies to earlier clients, because a server of another deployment
+    /// may reply too late to the new client.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));
@@ -263,7 +265,8 @@ impl Deployment {
         is_new: bool,
     ) -> Result<(), String> {
         if is_new && seeds.others(primary).next().is_some() {
-            // Later answers are compared on arrival. The first call needs the remaining time.
+            // Replies after this deadline are compared when they arrive. The first call needs the
+            // rest of the timeout.
             let deadline = leasehold_clock::boot_now() + self.connect_timeout() * 2 / 3;
             let others = seeds.others(primary).map(|(_, address)| address.as_str());
             let monitored: Vec<_> = others

@@ -81,7 +81,8 @@ impl StoreProbe {
         .await
     }
 
-    /// Measures how long a change stream takes to pass the log entry of a linearizable read.
+    /// Measures how long a change stream takes to advance past the empty log entry that a
+    /// linearizable read writes.
     pub async fn stream_delays(&self) -> Result<Latencies, Failure> {
         let collection = self.collection().await?;
         let opening = follow::opening(&collection, follow::events_of(self.lease.as_str()));
