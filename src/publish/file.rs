@@ -298,7 +298,8 @@ impl StatusWriter {
     /// Returns the instant of the next write of unchanged files. A follower's files contain no
     /// authority, and rewriting them once per renew_interval took 30 % of its CPU time at rest.
     fn next_rewrite(&self, current: &Status, now: BootTime) -> BootTime {
-        // Renewals already rewrite a leader's files, so the extra refresh may come later.
+        // Renewals already rewrite a leader's files, so the extra rewrite waits longer than a
+        // renewal interval.
         if current.authority.is_some() {
             return now + self.renew_interval() * 3 / 2;
         }

@@ -207,7 +207,8 @@ pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name && name != "name")
 }
 
-/// Well below the half second after which a step-down considers a status file stuck.
+/// This maximum is well below the half second after which a step-down considers a status file
+/// stuck.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 /// Maximum of most durations. A longer value probably has the wrong unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;

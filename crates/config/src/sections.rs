@@ -92,7 +92,7 @@ pub struct LockConfig {
     pub log: LogConfig,
 }
 
-/// Section `[lease]`, and the durations of other sections that belong to a claim.
+/// Section `[lease]`, and the durations of a claim that other sections set.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct LeaseConfig {
     #[serde(deserialize_with = "lease_name")]

@@ -167,7 +167,7 @@ impl Work<'_> {
     }
 
     /// Reports an unconfirmed release. Returns false if another contender or an operator had
-    /// already removed the entry. The lock was then lost before the work ended.
+    /// already removed the entry. In that case, the lock was lost before the work ended.
     pub(super) fn is_released(&self, end: Option<LockEnd>, was_lost: bool, success: bool) -> bool {
         let args = self.job.args;
         let (lock, token) = (args.lock(), self.token.get());

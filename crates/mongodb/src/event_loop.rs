@@ -1,5 +1,6 @@
 //! Drives a state machine: the election, or a contender for a lock. Publishes the status before it
-//! carries out effects, so that a surface never shows authority that was already released.
+//! carries out effects, so that a surface never shows authority after the release of its lease or
+//! lock.
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -6,7 +6,8 @@
 //! The state machines of `leasehold_core` contain the rules. [`uri`] checks connection strings.
 //!
 //! Limit: an effect in progress when authority ends is not stopped. Send the fencing token with
-//! each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
+//! each effect, and let the receiver reject every token lower than the highest it has seen
+//! ([`fenced`]).
 //!
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types gain a
 //! variant or field only in an incompatible version, because their users must handle or build every

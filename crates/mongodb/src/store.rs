@@ -1,4 +1,4 @@
-//! The store of leases and locks, which makes no decisions, and its implementation for MongoDB.
+//! The store of leases and locks, and its implementation for MongoDB. The store makes no decisions.
 
 mod deployment;
 mod kind;

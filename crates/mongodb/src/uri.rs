@@ -1,5 +1,5 @@
 //! Checks connection strings without network access. Programs with other drivers may use the same
-//! string, so options that our driver rejects or that weaken the protocol are not passed on.
+//! string, so our driver does not receive options that it would reject or that weaken the protocol.
 
 mod options;
 #[cfg(test)]

@@ -430,7 +430,7 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. If the answers with one session differ, a
+    /// Returns true if this process gave that answer. If answers with an equal session differ, a
     /// running VM was cloned, and two processes share the session.
     fn is_of(&self, answer: &Result<ReplicaStatus, NoStatus>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());

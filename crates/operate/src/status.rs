@@ -372,8 +372,8 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         .collect()
 }
 
-/// Returns true if a document without a holder proves nothing, because MongoDB does not answer. A
-/// leader that stepped down at its deadline could not release the lease, for example.
+/// Returns true if a document without a holder proves nothing, because MongoDB does not answer. For
+/// example, a leader that stepped down at its deadline could not release the lease.
 fn not_read(document: &StatusDocument) -> bool {
     document.role == Role::Unknown.as_str() || document.store_error.is_some()
 }

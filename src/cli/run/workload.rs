@@ -99,7 +99,7 @@ impl Supervised {
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns the maximum time that a guard outlives a killed daemon: the timeout of a hook, or the
-/// lease duration, which a command's deadline never exceeds.
+/// lease duration, because a command's deadline is at most one lease duration ahead.
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)

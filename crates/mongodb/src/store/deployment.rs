@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
     pub set: Option<String>,
-    /// The set's id in hexadecimal digits; `None` without a set, or if the servers do not report it.
+    /// The set's id in hexadecimal digits; `None` without a set, or if the servers do not report
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The members of the set in lower case; empty without a set.
     pub members: BTreeSet<String>,
-    /// The servers that the connection string names, in lower case. Seeds identify only a
+    /// The servers that the connection string names, in lower case. Seeds are compared only for a
     /// deployment without a set, because a name can later resolve to a different server.
     pub seeds: BTreeSet<String>,
 }

@@ -61,7 +61,8 @@ async fn outcome(
         Some(found) if found.holders.is_empty() && found.queue.is_empty() => {
             Ok(nothing_done("no holder"))
         }
-        // An eviction grants the lock to the first waiter, even if the eviction removes no entry.
+        // The write that evicts entries also grants the lock to the first waiter, even if there is
+        // no entry to evict.
         Some(found) if found.holders.is_empty() => {
             let operation = LockOperation::Evict {
                 entries: Vec::new(),

@@ -228,8 +228,8 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Warns that the request's holder is unresponsive. The request is recorded nevertheless,
-    /// because clocks may be wrong: a live holder applies it, and otherwise the next leader removes
-    /// it.
+    /// because clocks may be wrong: a live holder applies the request; otherwise, the next leader
+    /// removes the request.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;

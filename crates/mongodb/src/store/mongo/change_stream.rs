@@ -18,8 +18,8 @@ use super::{MongoStore, delta, document, lock, roll_call};
 use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{Found, Watch};
 
-/// Replaces the refusal's message on a busy deployment, because change streams then cost the
-/// servers more CPU than hints.
+/// Replaces the message about refused hints while the deployment is busy, because change streams
+/// then cost the servers more CPU than hints.
 const BUSY: &str = "MongoDB is busy, but hints cannot be used";
 
 impl StreamHandler for MongoStore {

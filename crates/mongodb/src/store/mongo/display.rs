@@ -33,8 +33,8 @@ pub struct PastHolder {
 pub enum CommandResult {
     /// The command exited.
     Exited {
-        /// The exit code of the command, or of `leasehold lock` if the command was not executed or
-        /// the lock was lost first.
+        /// The exit code of the command, or of `leasehold lock` if the command was not executed, or
+        /// if the lock was lost before the command ended.
         code: u8,
         /// True if processes that the command left behind were stopped, so that their work may be
         /// incomplete.

@@ -18,7 +18,8 @@ use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::{Released, Timings};
 
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// Interval between attempts while change streams are refused, because a right may be granted.
+/// Interval between attempts while change streams are refused. An operator may grant the missing
+/// right.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 /// Number of consecutive refusals, with any error, before retries slow down to [`NO_WATCH_RETRY`].
 const REFUSALS_MAX: u32 = 10;

@@ -328,8 +328,8 @@ async fn insert_into_existing(
     insert(hints, hint).await
 }
 
-/// Inserts a hint on behalf of an operator. Ignores errors, because without a hint followers only
-/// read later.
+/// Inserts a hint on behalf of an operator. Ignores errors, because followers notice the change
+/// later even without a hint.
 pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
     let left = tokio::spawn(async move {
         let Ok(leases) = deployment.collection().await else {
@@ -352,7 +352,8 @@ pub(super) async fn probe(
     }
 }
 
-/// Checks the right to create the collection. The request itself fails, because it has no size.
+/// Checks the right to create the collection. The request itself fails, because it specifies no
+/// size.
 pub(super) async fn probe_creation(leases: &Collection<Document>) -> Result<(), HintsRefusal> {
     let hints = collection(leases);
     let refused = doc! { "create": hints.name(), "capped": true };

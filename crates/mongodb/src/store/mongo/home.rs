@@ -152,7 +152,7 @@ impl Home {
         }
     }
 
-    /// Requires verification of the primary that the client finds next.
+    /// Makes the next call of this client verify the primary again.
     pub(super) fn doubt(&mut self, client: u64) {
         if self.client == client {
             self.client = 0;

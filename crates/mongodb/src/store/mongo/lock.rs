@@ -137,7 +137,7 @@ impl MongoLockStore {
     }
 
     pub(crate) fn set_result(&self, result: CommandResult) {
-        // The work of one contender ends once.
+        // Cannot fail, because the work of a contender ends only once.
         let _ = self.shared.result.set(result);
     }
 

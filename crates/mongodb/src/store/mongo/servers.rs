@@ -21,7 +21,7 @@ use leasehold_clock::duration::short;
 use leasehold_core::election::BootTime;
 
 const NAMED_MAX: usize = 3;
-/// Time limit of a look-up. With up to four nameservers, the C library gives up earlier.
+/// Time limit of a look-up. With up to four nameservers, the C library gives up before this limit.
 const LOOKUP_MAX: Duration = Duration::from_secs(45);
 /// Minimum duration of a look-up that counts as a possible cause of failures.
 pub(super) const SLOW_MIN: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use leasehold_host::log::millis;
 use leasehold_mongodb::store::mongo::operators::LeaseRecord;
 
 /// A lease that was free for this time counts as unclaimed. With default timings, a lone leader
-/// that stepped down leads again sooner.
+/// that stepped down leads again within this time.
 const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 impl Liveness {
@@ -138,8 +138,8 @@ impl Evidence {
     }
 }
 
-/// Returns the time since a free lease had a holder; `None` if candidates may still be about to
-/// acquire the lease.
+/// Returns how long a lease has been free; `None` if candidates may still be about to acquire the
+/// lease.
 pub(in crate::operators) fn unclaimed(lease: &LeaseRecord) -> Option<Duration> {
     let is_free = lease.held_by().is_none() && !lease.lease.paused && !lease.is_retired();
     let ended = lease.history.last().map(|last| last.ended_at);

@@ -98,7 +98,7 @@ pub(super) fn held_by_target(
     to: &Identity,
 ) -> CommandOutcome {
     match &lease.request {
-        // The holder may be applying the other request, and renews until it releases the lease.
+        // The holder may be applying the pending request, and renews until it releases the lease.
         Some(it) if is_effective(lease) && !is_standing(kind, lease) => {
             CommandOutcome::refused(format!(
                 "{to} holds the lease, but was asked to step down: {}; nothing written; wait for the next leader, or \

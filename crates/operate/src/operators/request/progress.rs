@@ -228,7 +228,8 @@ impl Progress {
             ("transferred", Some(other)) if other != to => {
                 format!(": {former} was already applying an earlier transfer to {other}")
             }
-            // If the reservation was not seen, either transfer may have been applied.
+            // If the reservation was not seen, this transfer or the earlier transfer may have been
+            // applied.
             ("transferred", None) if earlier.is_some_and(|it| it != to.as_str()) => {
                 format!(", not {to}")
             }

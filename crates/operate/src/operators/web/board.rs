@@ -2,8 +2,8 @@
 //! received.
 //!
 //! Each change has a number. The server remembers two numbers for each browser: the last content
-//! change and the last renewal that the browser has received. Documents with later changes are sent
-//! in their newest state, so the server queues nothing for a browser.
+//! change and the last renewal that the browser has received. Documents that have changed since
+//! then are sent in their newest state, so the server queues nothing for a browser.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

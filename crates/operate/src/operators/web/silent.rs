@@ -1,5 +1,5 @@
-//! Asks the candidates of each silent lease to report. Asks again at a slow rate, because a
-//! candidate may start during the silence. All browsers share the answers.
+//! Asks the candidates of each lease with an unresponsive holder to report. Asks again at a slow
+//! rate, because a candidate may start in the meantime. All browsers share the answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -108,8 +108,8 @@ impl SilentLeases {
     }
 }
 
-/// Returns the leases in the order in which they are asked: first the leases that were not asked
-/// yet, then the lease that was asked the longest ago. Every lease therefore gets its turn.
+/// Returns the leases in the order of their next roll calls: first the leases without a roll call,
+/// then the lease with the oldest roll call. Every lease therefore gets its turn.
 fn in_turn<'a>(
     silent: impl Iterator<Item = (&'a str, Revision)>,
     asked_at: impl Fn(&str) -> Option<BootTime>,

@@ -328,7 +328,7 @@ impl Deployment {
                 return;
             };
             deployment.servers.record_event(&event);
-            // A known home changes only through a verified client.
+            // These events update a known home only if this client's primary was verified.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));

@@ -159,7 +159,8 @@ fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
-        // Without this field, the grant counts as confirmed, so other contenders wait longer.
+        // Without this field, the grant counts as confirmed, so other contenders wait longer than
+        // for an unconfirmed grant.
         granted_revision: id(fields, "granted_revision")
             .ok()
             .map(Revision::from_bytes),

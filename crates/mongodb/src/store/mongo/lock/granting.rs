@@ -176,8 +176,8 @@ fn grantable() -> Bson {
 }
 
 /// The grant text of `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots. Entries
-/// store both ids as text, because a pipeline cannot convert bytes. Entries of older versions lack
-/// this text, so their owners poll, or confirm the grant first.
+/// store both ids as text, because a pipeline cannot convert bytes to text. Entries of older
+/// versions lack this text, so their owners poll, or confirm the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];

@@ -332,7 +332,7 @@ impl ViewTask {
         let found = match self.collection.find(quiet, projection()).await {
             Ok(found) => found,
             Err(failure) => {
-                // The reader hides all documents until the next list.
+                // After the failure, the reader hides all documents until they are listed again.
                 self.listed = false;
                 return self.send(ViewEvent::Failed(failure)).await;
             }

@@ -1,5 +1,5 @@
 //! Determines when certificates expire. The driver does not expose certificates, so a second
-//! connection fetches each server's chain, which is verified at future dates.
+//! connection fetches each server's chain. The chain is then verified as of future dates.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -84,8 +84,8 @@ impl Certificates {
         })
     }
 
-    /// Connects to a server, given as `host:port`. Returns the time at which the server's certificate
-    /// chain expires.
+    /// Connects to a server, given as `host:port`. Returns the time at which the server's
+    /// certificate chain expires.
     pub async fn server(&self, address: &str) -> Result<SystemTime, Failure> {
         let failed = |why: String, remedy| {
             Failure::new("TLS connection failed", remedy).of(format!("({why})"))
