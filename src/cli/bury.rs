@@ -257,8 +257,8 @@ async fn release(
     // workload.ends_first.
     options.workload_ends_first = false;
     if !drains {
-        // The workload relies on its daemon's delay, which may be longer than the delay given to
-        // `bury`.
+        // The workload relies on the handoff delay of its daemon, which may be longer than the
+        // delay given to `bury`.
         let default = Tunables::default().handoff_delay;
         options.handoff_delay = options.handoff_delay.max(default);
     }

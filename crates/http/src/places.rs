@@ -107,7 +107,7 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Count once and not for each candidate, because this function runs for every new
+        // Counts once instead of once per connection, because this function runs for every new
         // connection of a flood.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {

@@ -128,7 +128,7 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     }
 }
 
-/// With a lease, the directory may also be the parent of the status directory.
+/// If `lease` is given, `directory` may also be the parent of the status directory.
 fn missing(directory: &Path, lease: Option<&str>) -> String {
     let mut looked = directory.join(JSON_FILE).display().to_string();
     if let Some(lease) = lease.filter(|lease| !directory.ends_with(lease)) {

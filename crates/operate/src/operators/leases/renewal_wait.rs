@@ -177,7 +177,8 @@ mod tests {
         };
         let start = boot_now();
         let at = |seconds: u32| start + seconds * SECOND;
-        // Late by date; late by observation, with a clock that is ahead.
+        // First case: late by the renewal's date. Second case: dated in the future, and late by
+        // observation.
         for renewed_at in [ago(10), ago(-60)] {
             let mut observed = observed(doc! { "renewed_at": renewed_at });
             let entries = || vec![observed.one().expect("a lease").entry.clone()];
