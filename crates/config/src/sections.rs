@@ -92,7 +92,7 @@ pub struct LockConfig {
     pub log: LogConfig,
 }
 
-/// Section `[lease]`, and the durations of a claim that other sections set.
+/// Section `[lease]`, and a claim's durations from other sections.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct LeaseConfig {
     #[serde(deserialize_with = "lease_name")]

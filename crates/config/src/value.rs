@@ -151,7 +151,7 @@ fn line(text: &str) -> Result<(), String> {
     )
 }
 
-/// Checks MongoDB's rules for database names on all platforms, including Windows.
+/// Checks the rules that MongoDB has for database names on any platform, including Windows.
 fn database(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {

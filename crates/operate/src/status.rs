@@ -156,7 +156,7 @@ fn missing(directory: &Path, lease: Option<&str>) -> String {
     format!("no daemon of this lease runs here: {looked} does not exist{tip}")
 }
 
-/// Returns the directories below these parents that contain a status file, in alphabetical order.
+/// Returns, in alphabetical order, the directories with a status file below these parents.
 fn directories_in(parents: &[PathBuf]) -> Vec<PathBuf> {
     let entries = parents
         .iter()

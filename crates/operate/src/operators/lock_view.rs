@@ -23,7 +23,7 @@ use leasehold_status::dates::date;
 const HEADER: [&str; 8] = [
     "LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE", "RENEWED", "NOTES",
 ];
-/// State of a holder or waiter, if unknown because of an outage.
+/// State shown for a holder or waiter while an outage hides the true state.
 const UNKNOWN: &str = Liveness::Unseen.as_str();
 const PRUNED: &str = "pruned";
 /// The states of holders, from the best to the worst.

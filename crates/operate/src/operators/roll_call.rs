@@ -344,7 +344,8 @@ impl RollCalls {
         (unled, known)
     }
 
-    /// Returns how many leases were asked, if there are more leases than roll calls.
+    /// Returns a note with the number of leases that were asked, if there are more leases than roll
+    /// calls.
     pub(super) fn limited(&self, observed: &Observed) -> Option<String> {
         let (unled, _) = self.unled(observed);
         let mut unasked = unled.clone();

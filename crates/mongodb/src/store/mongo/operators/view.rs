@@ -89,7 +89,7 @@ fn await_max(timings: Timings) -> Duration {
 }
 
 /// Returns the maximum time between two answers if MongoDB answers each call in time. Answers come
-/// from the change stream; without a stream, from a read at each `retry_interval`.
+/// from the change stream; without a stream, from a read every `retry_interval`.
 pub(super) fn answers_within(timings: Timings) -> Duration {
     await_max(timings).max(timings.retry_interval()) + timings.operation_timeout()
 }
