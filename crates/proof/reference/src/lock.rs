@@ -323,8 +323,8 @@ fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator
     (0..lock.slots).filter(move |slot| !taken(slot))
 }
 
-/// Assigns a slot to an entry: the lowest free slot that the entry's owner had last, or else the
-/// lowest free slot. The entries in `granted` already have their slots.
+/// Assigns a slot to an entry: the lowest free slot whose last owner was the owner of this entry,
+/// or else the lowest free slot. The entries in `granted` already have their slots.
 fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
     if lock.slots == 0 {
         return;

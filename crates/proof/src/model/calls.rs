@@ -141,8 +141,8 @@ impl<O: Payload> Calls<O> {
         self.0.retain(|call| !is_over(call));
     }
 
-    /// Returns true if a call must advance before time passes. A `due` call requires its process to
-    /// act, unless the process is `frozen`.
+    /// Returns true if time must wait for a call, because the call has not reached the store, or
+    /// because the call is `due` and its process is not `frozen`.
     pub(crate) fn are_prompt(&self, frozen: bool, due: impl Fn(BootTime) -> bool) -> bool {
         let prompt = |call: &Call<O, O::Outcome>| {
             matches!(call.place, Place::Sent) || (call.waiting && !frozen && due(call.sent))

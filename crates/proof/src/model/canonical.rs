@@ -20,8 +20,8 @@ use std::hash::{Hash, Hasher};
 pub(crate) const EPOCH: u64 = 1 << 60;
 
 /// Age in nanoseconds above which all instants have the same form. Decisions depend only on shorter
-/// durations, and on the ten-minute window in which the election counts repeated losses. No run
-/// reaches the end of this window without another fault.
+/// durations, and on the ten-minute window in which the election counts repeated losses. Without
+/// another fault, a run returns to a known form long before this window ends.
 const PAST_MAX: u64 = 5_000_000_000;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum Numbers {
     /// which the counter last increased. The form omits both, because no decision depends on them.
     Appearing(Vec<u64>),
     /// Numbers are compared by order, so each is written as its rank among the numbers of calls
-    /// that may still be answered. Every later call has a higher number.
+    /// that may still be answered. Each call that is sent later has a higher number.
     Ranked(Vec<u64>),
 }
 

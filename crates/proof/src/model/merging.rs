@@ -36,8 +36,8 @@ where
         } else {
             successors.insert(form(&world), forms);
         }
-        // Follow a few successors of each state even if their forms are known, so that long and
-        // different runs reach equal forms.
+        // Follow a few successors of each state even if their forms are known, so that different
+        // long runs reach equal forms.
         let mut next = model.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

@@ -7,7 +7,7 @@ use crate::election::{TimingSettings, Timings};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
     pub(crate) milliseconds_per_tick: u64,
-    /// The declared lease duration. The process's own authority ends one second earlier.
+    /// The declared lease duration. The process's own authority lasts one second less.
     pub(crate) lease_seconds: u64,
     /// A call times out after this time, and its outcome is then unknown.
     pub(crate) operation_milliseconds: u64,

@@ -1,4 +1,4 @@
-//! The tables in `docs/verification/planted-bugs.md` of the planted bugs that the models find.
+//! The tables of the planted bugs that the models find, in `docs/verification/planted-bugs.md`.
 
 use std::fmt::Write as _;
 

@@ -82,7 +82,7 @@ mutations! {
     /// Deadlines use CLOCK_MONOTONIC, which stops while the machine sleeps.
     MonotonicClock:
         "deadlines continue while the machine sleeps",
-    /// The runner and the election handle an acknowledgement before they check the deadline.
+    /// The event loop and the election handle an acknowledgement before they check the deadline.
     AcknowledgedAfterDeadline:
         "an acknowledgement that is handled after the deadline extends nothing",
     RenewedAfterDeadline:
@@ -120,9 +120,8 @@ mutations! {
     /// A follower applies events to a document that it read before it opened the stream.
     DocumentKeptOverGap:
         "an event is applied only to a document that was seen after the stream was opened",
-    /// A change stream reports only the writes that follow its opening. The follower then misses a
-    /// write that was not majority-committed at the opening, because the next read does not show
-    /// the write either.
+    /// A change stream reports only writes that follow its opening. The follower then misses an
+    /// earlier write if no majority has this write at the follower's next read.
     StreamFromItsOpening:
         "a stream also reports the writes that were not majority-committed when it was opened",
     /// An acquisition inserts the document if it is missing.
@@ -143,7 +142,7 @@ mutations! {
     /// The filters of renewals and releases do not compare the revision.
     NoRevisionChain:
         "renewal and release match only a revision that the claim may have written",
-    /// A candidate adopts any stored claim that names its session.
+    /// A candidate adopts any stored claim that contains the candidate's session.
     SessionAdopted:
         "a process adopts only claims of its own open acquisitions",
     AdoptedWithoutRenewal:
@@ -188,7 +187,7 @@ mutations! {
         "a guard that connects again applies no order of an earlier connection",
     TwoGuardsOrdered:
         "a daemon uses one guard at a time, from whichever pod",
-    /// The connection of any guard proves that the workload of another guard is gone.
+    /// The connection of any guard counts as proof that the workload of another guard is gone.
     AnyGuardProves:
         "a guard that connects again proves only the end of its own workload",
     ClosedIsGone:
@@ -213,7 +212,7 @@ mutations! {
         "a guard enforces the deadline even while its child's record cannot be written",
     StartUnbounded:
         "a leader whose child does not start steps down in time",
-    /// The child runs while the write of its record still blocks.
+    /// The child runs although the write of the child's record still blocks.
     RunsBeforeRecord:
         "a child is recorded before it runs",
     StartedAgain:

@@ -20,7 +20,7 @@ crate::election::mutation::mutations! {
     AnchorPerClaim:
         "the authority of a grant is measured from the granted revision, not from the claim's other writes",
     /// Provisional authority lasts as long as other contenders wait, so a slow clock lets two
-    /// contenders hold.
+    /// contenders hold the lock.
     GrantWithoutRatio:
         "provisional authority is a share of the renew deadline, not of the lease duration",
     /// An unconfirmed grant confers authority for a whole renew deadline.

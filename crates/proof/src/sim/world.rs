@@ -25,7 +25,7 @@ pub(super) trait Protocol: Sized + 'static {
     type Operation: Clone;
     type Outcome: Clone + PartialEq;
     type State: Clone;
-    /// The sender of a write, which the checks use once a majority has the write.
+    /// The sender and details of a write. The checks use them once a majority has the write.
     type Write;
 
     const FAILED: Self::Outcome;

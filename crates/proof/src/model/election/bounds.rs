@@ -15,8 +15,8 @@ pub(crate) struct Bounds {
     /// Candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
     pub(crate) standby: bool,
-    /// Candidates register as standby, later candidates have higher priorities, and leaders hand
-    /// over to candidates of higher priority.
+    /// Candidates register as standby with their index as the priority, and leaders hand over to
+    /// candidates of higher priority.
     pub(crate) prefer: bool,
     /// After this number of ticks without a fault, some candidate must lead (I10). If the lease is
     /// paused, no candidate may lead then.
@@ -93,7 +93,7 @@ impl Kind {
     ];
 }
 
-/// Duration of a transfer's reservation for its candidate.
+/// How long a transfer reserves the lease for its target.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
 /// Minimum duration of leadership before a leader hands over to a standby of higher priority.

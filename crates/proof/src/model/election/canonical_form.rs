@@ -8,7 +8,7 @@ use crate::proof::model::election::properties::Exploration;
 use crate::proof::model::election::world::World;
 use crate::proof::model::merging;
 
-/// With this number of states, thousands of forms are reached several times.
+/// With this number of states, thousands of forms are reached more than once.
 const STATES: usize = 150_000;
 
 /// Returns the number of states whose form an earlier state had.

@@ -121,8 +121,7 @@ impl Monitor {
     ) -> Option<Broken> {
         let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
         else {
-            // A create matches only if there is no document. The other writes match only the
-            // candidate's own claim.
+            // The other writes cannot take the lease from another candidate.
             return None;
         };
         // The write matches only the revision that it expects.

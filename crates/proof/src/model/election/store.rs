@@ -11,7 +11,7 @@ pub(crate) struct Store {
     pub(crate) primary: Option<Lease>,
     /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: Option<Lease>,
-    /// The document that a majority had before. A deposed primary may still return it.
+    /// The document that a majority had before `committed`. A deposed primary may still return it.
     pub(crate) previous: Option<Lease>,
 }
 

@@ -9,7 +9,7 @@ use crate::proof::model::lock::properties::Exploration;
 use crate::proof::model::lock::world::World;
 use crate::proof::model::merging;
 
-/// With this number of states, thousands of forms are reached several times.
+/// With this number of states, thousands of forms are reached more than once.
 const STATES: usize = 12_000;
 
 #[test]

@@ -52,8 +52,8 @@ pub(crate) const GRANTS: [Seat; 2] = [
     Seat::of_grants(75, Exclusive),
     Seat::of_grants(100, Exclusive),
 ];
-/// Ticks are short in these explorations, so an equal time takes more idle ticks than in the other
-/// cases.
+/// Ticks are short in these explorations, so the permitted idle time has more ticks than in the
+/// other cases.
 const GRANTS_IDLE_MAX: u8 = 60;
 
 const FAULTY: &[Milestone] = &[

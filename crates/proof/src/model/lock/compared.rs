@@ -33,8 +33,8 @@ impl LockContender {
             since: _,
             now: _,
             wakeup,
-            // Omitted, because the next call number is always above the numbers of all calls in
-            // flight.
+            // Omitted, because the next call number of the outbox is always above the numbers of
+            // all calls in flight.
             outbox: _,
         } = self;
         form.put(&exchange.session);

@@ -187,8 +187,9 @@ impl Machine {
         })
     }
 
-    /// Returns true if the call can have no further effect. Either its answer would be too late,
-    /// or the call can no longer change the document and its sender would ignore the rejection.
+    /// Returns true if the call can have no further effect. A read or an answered write is over
+    /// once its answer would be too late. A delayed write is over once its filter can no longer
+    /// match and its sender would ignore the rejection.
     pub(crate) fn is_over(&self, call: &Call, ticks: u64, storable: &Live) -> bool {
         if call.waiting {
             return false;

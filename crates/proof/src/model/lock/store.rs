@@ -13,7 +13,7 @@ pub(crate) struct Store {
     pub(crate) primary: FoundLock,
     /// The document that a majority has. Reads return it, and a new primary starts with it.
     pub(crate) committed: FoundLock,
-    /// The document that a majority had before. A deposed primary may still return it.
+    /// The document that a majority had before `committed`. A deposed primary may still return it.
     pub(crate) previous: Option<FoundLock>,
     /// Events of the writes that no majority has yet. Each event belongs to the stream of one
     /// claim.

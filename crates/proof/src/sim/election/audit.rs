@@ -1,4 +1,4 @@
-//! Compares the ledger with the invariants before and after each turn.
+//! Checks the ledger against the invariants before and after each turn.
 
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // The handoff delay counts twice, because it begins again if a file is replaced at
-                // its deadline.
+                // The handoff delay counts twice, because it begins again if a status file is
+                // replaced only at the deadline in that file.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });
@@ -93,9 +93,9 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        // An operator may have raised the token, and events may have shown the raised token
-        // together with another holder. The claim then counts as superseded, and the process waits
-        // until the claim has expired.
+        // If an operator raised the token, events may have shown the raised token together with
+        // another holder. The process then treats the claim as superseded, and waits until the
+        // claim has expired.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }

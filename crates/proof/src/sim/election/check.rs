@@ -1,4 +1,4 @@
-//! Compares the observer's records with the invariants.
+//! Checks the observer's records against the invariants.
 
 use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
@@ -23,8 +23,8 @@ use crate::election::{
     Reason, Reservation, Revision, Token, Watch,
 };
 
-/// A claim may have one acknowledged renewal and 256 unresolved renewals, which is the limit in
-/// `election/tenure.rs`. At most two renewals may be in flight.
+/// A claim may have one acknowledged renewal and 256 unresolved renewals (the limit in
+/// `election/tenure.rs`). At most two renewals may be in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -60,7 +60,8 @@ impl World {
             && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
             && *token == lease.token
         {
-            // An event of a delayed stream does not show that the holder has renewed since then.
+            // An event of a delayed stream may be old, so its state does not count as the newest
+            // state that the process has seen.
             let order = if only_token { 0 } else { *order };
             self.processes[process].facts.learned(lease, order);
         }
@@ -149,7 +150,7 @@ impl World {
         let p = &mut self.processes[process];
         let own = self.machines[p.machine].priority;
         let registered = self.own.registered.get(to).copied().unwrap_or(0);
-        // A restored document may show an earlier registration.
+        // A restored document may show a registration that is older than the leader's request.
         let answered = registered > p.ledger.asked_at || !self.own.damages.is_empty();
         let token = p.election.status().stepping_down;
         let reservation = Reservation {

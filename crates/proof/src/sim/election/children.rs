@@ -1,4 +1,4 @@
-//! Compares the observer's records of children with the invariants.
+//! Checks the observer's records of children against the invariants.
 
 use std::time::Duration;
 
@@ -142,18 +142,19 @@ impl World {
     }
 
     /// Returns true if the record of a directory names a running child. The record omits a child
-    /// once a guard or a daemon has seen its exit.
+    /// once a guard or a daemon has seen the child exit.
     pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
         let named = self.own.directories[directory].child;
         named.is_some_and(|g| match self.own.guards[g].connection {
-            // The record is from another PID namespace, so nothing else shows whether it is true.
+            // The record is from another PID namespace, so a daemon cannot check the record and
+            // must trust it.
             Some(_) => !planted!(FreeLockIsProof),
             None => self.own.guards[g].child_runs(),
         })
     }
 
     /// Removes a child from the record, because the guard, or the daemon of a killed guard, has
-    /// seen its exit.
+    /// seen the child exit.
     pub(super) fn record_end_of_child(&mut self, g: usize) {
         let recorded = &mut self.own.directories[self.own.guards[g].directory].child;
         *recorded = recorded.filter(|named| *named != g);

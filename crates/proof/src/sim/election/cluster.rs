@@ -142,7 +142,7 @@ pub(super) struct Leases {
     pub(super) replaced: Vec<(u64, Duration)>,
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Tokens restarted after a loss, so every token up to this token may be used twice.
+    /// Tokens restarted after a loss of data, so every token up to this token may be used twice.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
     pub(super) clock_skew: i64,
     pub(super) skewed: bool,
@@ -226,8 +226,8 @@ impl Protocol for Leases {
             rate: u32::try_from(setup.slowest).expect("per mille"),
         });
         // The holder needs one renewal interval to notice the last change of the document. A
-        // follower on a stale stream needs two intervals to notice that its create was rejected
-        // because the lease is held.
+        // follower on a stale stream may first try to create the lease, and needs two intervals to
+        // notice that another candidate holds the lease.
         let bound = bound + Duration::from_secs(13);
         let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
         world.run_until(calm, |_| false);

@@ -238,7 +238,7 @@ impl World {
         self.at(at, move |world| world.close_noticed(daemon, here, g));
     }
 
-    /// Handles the closing of a guard's connection, which the daemon has noticed.
+    /// Handles the closing of a guard's connection, once the daemon notices the closing.
     pub(super) fn close_noticed(
         &mut self,
         daemon: usize,
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Handles proof for the daemon that every process of this guard's workload has exited.
+    /// Informs the daemon that every process of this guard's workload has provably exited.
     pub(super) fn proven(&mut self, g: usize) {
         let Guard { daemon, token, .. } = self.own.guards[g];
         if !self.processes[daemon].alive || self.own.guards[g].heard {
@@ -305,7 +305,7 @@ impl World {
             return self.ended_hint(g);
         }
         self.proven(g);
-        // A connection carries one start, so this guard must connect again.
+        // A connection carries only one order to start a child, so this guard must connect again.
         if let Some(end) = connection.filter(|end| self.processes[daemon].connection == Some(*end))
         {
             self.close_noticed(daemon, end, None);
@@ -349,7 +349,7 @@ impl World {
         }
     }
 
-    /// Handles the daemon's discovery that a guard with its order has exited.
+    /// Handles the exit of a guard that had an order, once the daemon notices the exit.
     pub(super) fn exited_guard(&mut self, g: usize) {
         let Guard {
             daemon, directory, ..

@@ -116,7 +116,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Records a committed state. `newest` is the sequence number of the newest write. Returns the
-    /// previous token, which every process may have known.
+    /// token of the previous state, which any process may already have seen.
     pub(super) fn record(&mut self, state: &Stored, newest: u64) -> Option<Token> {
         let token_before = self.token;
         self.token = match &state.document {

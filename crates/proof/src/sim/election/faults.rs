@@ -191,7 +191,8 @@ pub(super) type Faults = crate::proof::sim::faults::Faults<Fault>;
 
 impl Faults {
     /// Enables about two thirds of the faults. Faults that damage the store or fork a machine are
-    /// rarer, because after such faults the checks tolerate violations that other bugs could cause.
+    /// rarer, because after these faults the checks tolerate violations that a bug could also
+    /// cause.
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {

@@ -63,8 +63,7 @@ pub(super) struct Guard {
     /// The child must be gone by this time, even if a later record extends the deadline. The guard
     /// sets this time when its newest deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// When the guard set `passed`, a renewal that extends the deadline had been known for this
-    /// time.
+    /// The result of `World::renewed_for` when the guard set `passed`.
     pub(super) renewed_for: Option<Duration>,
     /// At the guard's last check: whether the child had received a stop signal, and whether it had
     /// received SIGKILL.

@@ -207,7 +207,7 @@ impl World {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
             // A follower notices a stale cursor on hints only when the next hint fails to arrive.
-            // Until that hint is due, the follower has nothing to report.
+            // Until that hint is due, the follower cannot know that the cursor is stale.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
                 // A late stream rarely reports a renewal before a read shows the renewal.

@@ -153,8 +153,8 @@ impl World {
         }
     }
 
-    /// Returns the release that the process's hint announces. The primary alone acknowledges this
-    /// release. Only the first release of a claim is announced.
+    /// Returns the release if the process announces it with a hint. A process announces only the
+    /// first release of a claim, and the primary alone acknowledges this release.
     pub(super) fn announces(&self, process: usize, operation: &Operation) -> Option<Released> {
         let p = &self.processes[process];
         let usable = |claim: &Claim| {

@@ -211,8 +211,8 @@ impl World {
                 self.start_at(later, machine, old);
             }
             Fault::Replaced => {
-                // A container is replaced while its process hangs, or a second container is
-                // started next to it.
+                // Simulates a container that is replaced while its process hangs, or a second
+                // container that is started next to the first.
                 self.freeze(process, self.now + rng.between(5_000, 60_000) * MS);
                 let directory = match rng.one_in(2) {
                     true => self.add_directory(machine),
@@ -401,7 +401,8 @@ impl World {
         let facts = &self.processes[process].facts;
         let earlier = facts.claims.iter().rev().skip(1);
         let same_token = earlier.filter(|claim| claim.token == new.token).count();
-        // The observer distinguishes the claims of one process by their tokens.
+        // The observer distinguishes the claims of one process by their tokens, so this token must
+        // be unused.
         if !(rng.one_in(4) && meant && same_token == 0 && self.troubles(Fault::RestoredUnder)) {
             return 0;
         }

@@ -142,8 +142,8 @@ impl Facts {
         newest_first.find(|s| s.lease.revision == revision)
     }
 
-    /// Records an input before the process acts on it. Returns the claim that an acknowledgement
-    /// renews, with its revision.
+    /// Records an input before the process acts on it. If the input acknowledges a write, returns
+    /// the write's claim and revision.
     pub(super) fn received(
         &mut self,
         now: BootTime,
@@ -252,7 +252,7 @@ impl Facts {
     }
 
     /// Returns the state that the newest hint of a release announces, if the process has seen the
-    /// ended claim. Only an acquisition, which matches a free lease, may rely on this state.
+    /// ended claim. Only an acquisition of a free lease may rely on this state.
     pub(super) fn announced(&self) -> Option<Sight> {
         let (first, released) = self.announced.as_ref()?;
         let held = |lease: &&Lease| {

@@ -34,8 +34,8 @@ impl World {
     ) {
         let Committed { before, after, .. } = committed;
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
-        // The new document may be older although its revision is the newest, because an operator
-        // who lowers the token does not change the revision.
+        // An operator who lowers the token does not change the revision. Therefore, a document with
+        // the newest revision also counts as older if its token was lowered.
         let (old, new) = (before.lease(), after.lease());
         let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
@@ -44,8 +44,8 @@ impl World {
             (_, Some((Some(order), newest))) if order < newest || lowered => order,
             (Document::Lease(_) | Document::Foreign, _) => return,
         };
-        // If tokens restarted after an earlier loss, they no longer show which state is newer. The
-        // damage may then look like progress to every process.
+        // If tokens restarted after an earlier loss of data, they no longer show which state is
+        // newer. The damage may then look like progress to every process.
         let reused = self.own.tokens_reused_to;
         let began_anew =
             old.is_some_and(|old| old.token < self.own.token_highest || Some(old.token) <= reused);
@@ -64,9 +64,8 @@ impl World {
         });
     }
 
-    /// Tolerates a claim or document whose author had this knowledge, until the returned time. The
-    /// author may mislead other processes, so the checks tolerate those processes
-    /// too.
+    /// Excuses, until the returned time, a claim or document whose author had only this knowledge.
+    /// The author may mislead other processes, so the checks excuse those processes too.
     pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;

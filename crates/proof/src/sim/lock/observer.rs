@@ -273,10 +273,10 @@ impl World {
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that the store applies after all other calls creates an entry without its owner's
-        // knowledge. If both twins have written an entry, the leave of one twin removes the entry.
-        // The other twin has then lost its entry, even if a late join restores the entry and this
-        // twin renews the restored entry.
+        // If the store applies a join after the owner's other calls, the owner does not know of the
+        // new entry. Twins share one entry, so one twin's leave may remove the entry of both. The
+        // other twin has then lost its entry, even if a late join restores the entry and the other
+        // twin renews it.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         }) && !self.has_twin_that_left(process, claim);
@@ -288,7 +288,7 @@ impl World {
         }));
     }
 
-    /// Returns true if another twin of the process's machine has left with the shared claim.
+    /// Returns true if the machine was forked and the other twin has left with the shared claim.
     fn has_twin_that_left(&self, process: usize, claim: Claim) -> bool {
         let mut left = self.own.observer.left.keys();
         self.is_of_twins(claim) && left.any(|(left, by)| *left == claim && *by != process)

@@ -233,7 +233,8 @@ impl World {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
         if matches!(input, LockInput::GiveUp) {
-            // No work starts if the lock was granted while the process was frozen.
+            // A process that gives up starts no work, even if the lock was granted while the
+            // process was frozen.
             p.works = false;
         }
         p.ledger.before(now, &input, &p.contender.status());

@@ -203,8 +203,8 @@ impl World {
     }
 
     fn acquired(&mut self, index: usize, token: Token) {
-        // An acquisition counts as a disturbance, because provisional authority can end within one
-        // long tick.
+        // Provisional authority can begin and end within one long tick. Therefore, an acquisition
+        // itself resets the count of idle ticks.
         self.disturb();
         let machine = self.machine(index);
         machine.works = true;

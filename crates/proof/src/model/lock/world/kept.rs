@@ -58,7 +58,7 @@ impl World {
             place.acquired = true;
         } else if min_hold > Duration::ZERO {
             // A contender that follows the protocol declares its minimum hold before the work
-            // begins, so this entry reveals a bug.
+            // begins, so an entry without a minimum hold reveals a bug.
             self.places.push(KeptPlace {
                 claim,
                 revision: None,

@@ -34,7 +34,7 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Unhealthy) => ending.unhealthy,
         Some(Reason::Rejected) => ending.rejected,
         Some(Reason::Deadline) => ending.expired,
-        // The invariant `notices_are_true` checks this answer.
+        // `notices_are_true` checks that a majority had the state in this answer.
         Some(Reason::StoreRolledBack) => ending.confirmed,
         Some(Reason::WorkloadStuck) => ending.stuck == Some(ending.token),
         Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),

@@ -1,5 +1,5 @@
-//! I4: by the deadline, HTTP, metrics and files say "not leader" whatever the process does. A
-//! reader of a file must check the deadline.
+//! I4: from the deadline on, HTTP, metrics and files say "not leader" whatever the process does.
+//! For a file, this holds only if the reader checks the deadline in the file.
 
 use super::{Violation, require};
 use crate::election::BootTime;

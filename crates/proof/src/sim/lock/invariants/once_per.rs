@@ -3,7 +3,7 @@
 //! after its date.
 //!
 //! The checks do not know which of several readings of the store's clock a reply used. They accept
-//! the age of a success at each reading.
+//! the age of a success at any of these readings.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
