@@ -19,7 +19,7 @@ pub(crate) struct Bounds {
     /// candidates of higher priority.
     pub(crate) prefer: bool,
     /// After this number of ticks without a fault, some candidate must lead (I10). If the lease is
-    /// paused, no candidate may lead then.
+    /// paused, no candidate may lead after these ticks.
     pub(crate) quiet_ticks_max: u8,
 }
 

@@ -185,8 +185,8 @@ impl Monitor {
             }
             LockOutcome::Rejected => {
                 let reads = match operation {
-                    // Once a document has shown the claim, the rejection of its join requires no
-                    // read.
+                    // Once a document has shown the claim, a rejection of the claim's join requires
+                    // no read.
                     LockOperation::Join { entry, .. } => self.present != Some(entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,
                     LockOperation::Create { .. }

@@ -172,8 +172,8 @@ impl World {
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
             unread_max: (hearing.open && hearing.reads_renewals).then(|| {
-                // A holder may declare at most this interval, but the process's own interval may
-                // be longer.
+                // Holders declare at most `INTERVAL_MAX`, but the process's retry interval can be
+                // longer.
                 let timings = &p.tunables.timings;
                 INTERVAL_MAX.max(timings.retry_interval())
             }),

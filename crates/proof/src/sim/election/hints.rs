@@ -1,6 +1,6 @@
-//! The capped collection of hints, and the cursors on it. Candidates and operators write the
-//! hints. A hint may be lost, late, repeated or false. The collection may be missing at the start,
-//! because candidates create it only on a busy deployment, and it may be dropped.
+//! The capped collection of hints, and the cursors on it. Candidates and operators write the hints.
+//! A hint may be lost, late, repeated or false. The collection can be missing at the start, because
+//! candidates create it only on a busy deployment, and a fault can drop it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const ACQUIRED_IN: u64 = 10 * SECOND;
 pub(super) struct Hints {
     pub(super) dice: Rng,
     gone_until: u64,
-    /// The claim that holds the lease, and the true time of its last renewal.
+    /// The claim that holds the lease, and the true time of the claim's last renewal.
     renewed: Option<(Claim, u64)>,
 }
 

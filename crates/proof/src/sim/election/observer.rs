@@ -77,7 +77,7 @@ pub(super) struct Facts {
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
     pub(super) knowledge_at_create: Knowledge,
-    /// The claim of the exited process that used the status directory before.
+    /// The claim of the exited process that used the status directory before this process.
     pub(super) dead: Option<Claim>,
     pub(super) begun: BootTime,
     pub(super) drain: Option<Drain>,
@@ -242,7 +242,8 @@ impl Facts {
             self.sights.pop_front();
         }
         let mut lease = lease.clone();
-        // An operator may have edited the declared duration, and the process may use either value.
+        // If an operator edited the declared duration, the process may use the old or the new
+        // value.
         if let (Some(holder), Some(old)) = (&mut lease.holder, before.and_then(|s| s.lease.holder))
         {
             let (new, old) = (holder.lease_duration, old.lease_duration);

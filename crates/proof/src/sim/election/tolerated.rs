@@ -96,8 +96,8 @@ impl World {
     }
 
     /// Tolerates a process of a forked machine that restarts before it has noticed the fork. The
-    /// record of the restarted process is valid, so its authority overlaps once more with the
-    /// authority of its twin, up to the recorded deadline.
+    /// claim record is valid, so the restarted process has authority up to the recorded deadline,
+    /// at the same time as its twin.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let (holder, path) = match operation {

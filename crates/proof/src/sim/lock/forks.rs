@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Returns the number of the fork if this authority comes from a write before the fork, and if
-    /// the other twin also holds the lock or has already left it.
+    /// the other twin also holds the lock or has already left.
     pub(super) fn excused_by(&self, process: usize, authority: Authority) -> Option<usize> {
         let claim = self.processes[process].contender.claim();
         self.own.forks.iter().position(|fork| {

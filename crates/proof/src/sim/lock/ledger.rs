@@ -153,7 +153,8 @@ impl Ledger {
                 }
             }
             LockOutcome::Rejected => {
-                // Once a document has shown the claim, the rejection of its join requires no read.
+                // Once a document has shown the claim, a rejection of the claim's join requires no
+                // read.
                 let reads = match &operation {
                     LockOperation::Join { entry, .. } => !self.present.contains(&entry.claim),
                     LockOperation::Renew { .. } | LockOperation::Evict { .. } => true,

@@ -411,7 +411,7 @@ impl World {
             self.own.observer.entries.values().find_map(|entry| {
                 let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // A call may last until its timeout, so the state in a reply may be that old.
+                // A call can last until its timeout, so the state in a reply can be that old.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;

@@ -45,7 +45,7 @@ pub(crate) struct Beside {
     pub(crate) works: bool,
     pub(crate) elsewhere: bool,
     /// The document was damaged, a machine was forked, or the machine of that workload was asleep
-    /// when its check was due.
+    /// when the workload's check was due.
     pub(crate) tolerated: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A contender evicts an entry only after replies have shown the entry unchanged for long enough,
-//! and never within its minimum hold. A granted entry must be unchanged for the time allowed for
-//! its confirmation. Any other entry must be unchanged for the lease duration that its owner
-//! declared.
+//! and never within the entry's minimum hold. A granted entry must be unchanged for the time
+//! allowed for its confirmation. Any other entry must be unchanged for the lease duration that its
+//! owner declared.
 
 use std::time::Duration;
 

@@ -34,8 +34,8 @@ pub(crate) fn check(held: &[Held]) -> Option<Violation> {
     })
 }
 
-/// Checks all processes with authority. A process is listed with the number of a fork if a write
-/// before this fork granted its authority. Of two twins with this number, only one counts.
+/// Checks all processes with authority. A process is listed with the number of a fork if its
+/// authority comes from a write before this fork. Of two twins with this number, only one counts.
 pub(crate) fn check_twins(held: &[(Held, Option<usize>)]) -> Option<Violation> {
     let all: Vec<_> = held.iter().map(|(held, _)| *held).collect();
     let violation = check(&all)?;

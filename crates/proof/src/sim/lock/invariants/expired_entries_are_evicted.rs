@@ -16,7 +16,8 @@ pub(crate) struct Patience {
 
 /// Returns the maximum true time that an entry may stay unchanged while a live waiter reads.
 pub(crate) fn bound(patience: Patience) -> Duration {
-    // A failed eviction is repeated, and the eighth waiter starts its eviction 1.6 s later.
+    // A failed eviction is repeated, and waiters start their evictions in turn, up to 1.6 s after
+    // the entry expires.
     let stagger = Duration::from_millis(1_600);
     (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
         / patience.slowest
