@@ -47,8 +47,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// Returns the time in which the guard and its daemon could learn of a renewal that extends the
-    /// guard's deadline. Returns `None` if no renewal extends this deadline.
+    /// Returns how long the guard and its daemon have been able to learn of a renewal that extends
+    /// the guard's deadline. Returns `None` if no renewal extends this deadline.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];

@@ -210,7 +210,8 @@ impl World {
             // Until that hint is due, the follower cannot know that the cursor is stale.
             let stale = match p.stream.hints {
                 true => !self.has_hints() || !p.hearing.open,
-                // A late stream rarely reports a renewal before a read shows the renewal.
+                // A late stream rarely reports a renewal before a read shows it, so the check
+                // ignores late streams.
                 false => p.stream.stale && !p.stream.late,
             };
             // The process might not know yet of a stream that was opened less than a second ago.

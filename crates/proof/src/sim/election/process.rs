@@ -164,8 +164,8 @@ impl Process {
             releases_predecessor: machine.releases_predecessor,
             stands_by: machine.stands_by,
             priority: machine.priority,
-            // Machines with an odd boot number do not align renewals with slots, as in earlier
-            // versions.
+            // Like earlier versions, machines with an odd boot number do not align renewals with
+            // slots.
             shared_clock_offset: machine.boot.is_multiple_of(2).then_some(Duration::ZERO),
         };
         let election = Election::new(candidate, now, random.at(now));

@@ -116,7 +116,8 @@ impl World {
     /// the time of the next attempt.
     fn start(&mut self, machine: usize, directory: usize) -> Result<usize, (Path, u64)> {
         let boot = self.machines[machine].boot;
-        // With `GuardWithoutLock`, the guard's record may still change.
+        // With `GuardWithoutLock`, the guard may still change its record, so the record is not
+        // read.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
         let locked = self.own.directories[directory].locked_by.is_some();

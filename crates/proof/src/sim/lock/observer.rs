@@ -164,8 +164,8 @@ impl World {
         }
     }
 
-    /// Forgets the entry of a process that gives up before its work began, because the entry has no
-    /// minimum hold.
+    /// Forgets the entry of a process that gives up before its work began, because the minimum hold
+    /// does not apply to this entry.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }

@@ -18,8 +18,8 @@ pub(crate) struct End {
     pub(crate) left_behind: bool,
     /// The deadline of the newest record has passed. For SIGKILL, the grace period has also passed.
     pub(crate) expired: bool,
-    /// Time in which the daemon and the guard could learn of an acknowledged renewal that extends
-    /// this deadline. `None` if no renewal extends the deadline, or if the claim is lost.
+    /// How long the daemon and the guard have been able to learn of an acknowledged renewal that
+    /// extends this deadline. `None` if no renewal extends the deadline, or if the claim is lost.
     pub(crate) renewed_for: Option<Duration>,
     pub(crate) latency_max: Duration,
 }

@@ -1,7 +1,8 @@
 //! I8: a follower writes only in one of these cases: the lease is free, the follower saw the lease
 //! expire, the follower's own ended claim holds the lease, or the holder has provably exited. A
-//! follower does not write while the lease is paused or reserved for another candidate, during its
-//! cooldown, while its workload is unhealthy, or if the document is foreign.
+//! follower does not write while the lease is paused or reserved for another candidate, or while
+//! the document is foreign. A follower also does not write during its cooldown or while its
+//! workload is unhealthy.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) struct Write<'a> {
     pub(crate) own: bool,
     pub(crate) dead: bool,
     pub(crate) foreign: bool,
-    /// The sender was asked to step down, and its cooldown has not passed.
+    /// The sender is in a cooldown after a request to step down or after its workload exited.
     pub(crate) stays_out: bool,
     pub(crate) unhealthy: bool,
 }
