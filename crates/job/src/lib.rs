@@ -185,7 +185,8 @@ fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<St
     Some(StandbyCommand::new(command, stopping, None))
 }
 
-/// Warns of a changed number of slots. MongoDB rejects the change only while jobs overlap.
+/// Warns of a changed number of slots. A job with another number is refused only while the lock has
+/// entries, so jobs that do not overlap would not notice the change.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (args.lock(), args.want().slots());
     let shown = match before {
