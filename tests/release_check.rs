@@ -304,9 +304,9 @@ fn a_wrong_value_of_the_publisher_is_refused() {
         (
             "maintainer = \"Acme Ltd\"\n",
             "",
-            "maintainer must be a text",
+            "maintainer must be a string",
         ),
-        ("email =", "mail =", "email must be a text"),
+        ("email =", "mail =", "email must be a string"),
         ("site =", "sites = \"x\"\nsite =", "unknown key sites"),
         ("https://git", "git", "repository must be an https address"),
     ] {

@@ -47,10 +47,10 @@ pub(crate) const CONNECTED: &str = "acquire + release alone, in a connected clie
 pub(crate) const EXEC: &str = "exec → CMD runs";
 const EXIT: &str = "CMD has ended → the program has ended";
 pub(crate) const HAND_OVER: &str = "CMD has ended → the next CMD runs";
-pub(crate) const RATE: &str = "20 contenders: acquisitions a second";
+pub(crate) const RATE: &str = "20 contenders: acquisitions per second";
 pub(crate) const SHARE: &str =
     "20 contenders: largest / smallest share when the first has all its own";
-pub(crate) const COMMANDS: &str = "commands an acquisition, no getMore";
+pub(crate) const COMMANDS: &str = "commands per acquisition, without getMore";
 pub(crate) const COMMANDS_TO_WRITE: &str = "of which writes";
 /// Names of the figures, in the order of the report.
 pub(crate) const FIGURES: [&str; 8] = [

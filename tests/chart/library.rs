@@ -63,7 +63,7 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
             ("global=true", "global is true, not a map"),
             (
                 r#"global={"imageRegistry":5}"#,
-                "global.imageRegistry is 5, not a text: quote it",
+                "global.imageRegistry is 5, not a string: quote it",
             ),
             (
                 r#"global={"imagePullSecrets":"a"}"#,
@@ -77,15 +77,15 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
                 r#"imagePullSecrets=[{"secret":"a"}]"#,
                 "an item of imagePullSecrets has no name",
             ),
-            ("nameOverride=5", "nameOverride is 5, not a text: quote it"),
+            ("nameOverride=5", "nameOverride is 5, not a string: quote it"),
             (
                 r#"fullnameOverride={"a":"b"}"#,
-                "fullnameOverride is map[a:b], not a text",
+                "fullnameOverride is map[a:b], not a string",
             ),
             (r#"commonLabels=["a"]"#, "commonLabels is [a], not a map"),
             (
                 r#"commonLabels={"a":1}"#,
-                "commonLabels.a is 1, not a text: quote it",
+                "commonLabels.a is 1, not a string: quote it",
             ),
             (
                 "leasehold.enabled=false",

@@ -120,7 +120,7 @@ fn environment_variables_that_set_the_configuration_are_refused() {
             an item of workload.env has no name
 
         minimal: leasehold.extraEnv=[{"name":5}]
-            the name of an item of leasehold.extraEnv is 5, not a text: quote it
+            the name of an item of leasehold.extraEnv is 5, not a string: quote it
 
         minimal: leasehold.config.mongodb.database="$(DATABASE)"
             leasehold.config.mongodb.database is $(DATABASE)

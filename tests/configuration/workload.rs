@@ -64,7 +64,7 @@ fn mistakes_name_the_key_the_value_and_the_remedy() {
         "expected a whole number from 1 to 1000, without quotes",
         "workload.health.colour",
         "workload.health.name (environment variable LEASEHOLD_WORKLOAD__HEALTH__NAME): there is no such key",
-        "expected a list of texts: put each word in quotes",
+        "expected a list of strings: put each word in quotes",
         "workload.on_exit = \"die\"",
         "workload.health.timeout = \"20s\" (flag --workload-health-timeout): expected at most workload.health.period, 10s",
     ];

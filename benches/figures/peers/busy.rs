@@ -20,7 +20,7 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Row, Unit};
 
 const FIGURE: &str = "peers_busy";
-pub(crate) const FOLLOWER: &str = "busy store (1,000 foreign writes a second), hints: CPU of the server a second for each follower";
+pub(crate) const FOLLOWER: &str = "busy store (1,000 foreign writes per second), hints: server CPU per second, per follower";
 pub(crate) const HANDOFF: &str =
     "busy store, hints: handoff, SIGTERM → another leads, 3 contenders";
 
@@ -37,33 +37,33 @@ const SERIES: [Series; 4] = [
     Series {
         busy: false,
         hints: false,
-        follower: "quiet store, change stream: CPU of the server a second for each follower",
-        without: "quiet store, change stream: CPU of the server a second, without followers",
-        achieved: "quiet store, change stream: foreign writes a second",
+        follower: "quiet store, change stream: server CPU per second, per follower",
+        without: "quiet store, change stream: server CPU per second, without followers",
+        achieved: "quiet store, change stream: foreign writes per second",
         handoff: "quiet store, change stream: handoff, SIGTERM → another leads, 3 contenders",
     },
     Series {
         busy: false,
         hints: true,
-        follower: "quiet store, hints: CPU of the server a second for each follower",
-        without: "quiet store, hints: CPU of the server a second, without followers",
-        achieved: "quiet store, hints: foreign writes a second",
+        follower: "quiet store, hints: server CPU per second, per follower",
+        without: "quiet store, hints: server CPU per second, without followers",
+        achieved: "quiet store, hints: foreign writes per second",
         handoff: "quiet store, hints: handoff, SIGTERM → another leads, 3 contenders",
     },
     Series {
         busy: true,
         hints: false,
-        follower: "busy store, change stream: CPU of the server a second for each follower",
-        without: "busy store, change stream: CPU of the server a second, without followers",
-        achieved: "busy store, change stream: foreign writes a second",
+        follower: "busy store, change stream: server CPU per second, per follower",
+        without: "busy store, change stream: server CPU per second, without followers",
+        achieved: "busy store, change stream: foreign writes per second",
         handoff: "busy store, change stream: handoff, SIGTERM → another leads, 3 contenders",
     },
     Series {
         busy: true,
         hints: true,
         follower: FOLLOWER,
-        without: "busy store, hints: CPU of the server a second, without followers",
-        achieved: "busy store, hints: foreign writes a second",
+        without: "busy store, hints: server CPU per second, without followers",
+        achieved: "busy store, hints: foreign writes per second",
         handoff: HANDOFF,
     },
 ];
@@ -224,7 +224,7 @@ async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
     let result = match slowest >= RATE_MIN * RATE {
         true => row(series.follower, Unit::Time, &[each]),
         false => {
-            let why = format!("only {slowest:.0} foreign writes a second on this machine now");
+            let why = format!("only {slowest:.0} foreign writes per second on this machine now");
             let mut skipped = Row::skipped(FIGURE, LEASEHOLD, why);
             skipped.what = series.follower.to_owned();
             skipped

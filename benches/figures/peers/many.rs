@@ -44,52 +44,52 @@ pub(crate) struct Series {
 
 /// The rows of handoffs with `mongodb.watch = "auto"`.
 pub(crate) const HANDOFF_ROWS: [(usize, &str); 5] = [
-    (1, "leases of 3 daemons, auto: 1: SIGUSR1 → another leads"),
-    (10, "leases of 3 daemons, auto: 10: SIGUSR1 → another leads"),
-    (30, "leases of 3 daemons, auto: 30: SIGUSR1 → another leads"),
+    (1, "1 lease, auto: SIGUSR1 → another leads"),
+    (10, "10 leases, auto: SIGUSR1 → another leads"),
+    (30, "30 leases, auto: SIGUSR1 → another leads"),
     (
         100,
-        "leases of 3 daemons, auto: 100: SIGUSR1 → another leads",
+        "100 leases, auto: SIGUSR1 → another leads",
     ),
     (
         300,
-        "leases of 3 daemons, auto: 300: SIGUSR1 → another leads",
+        "300 leases, auto: SIGUSR1 → another leads",
     ),
 ];
 
 pub(crate) const SERIES: [Series; 3] = [
     Series {
-        name: "leases of 3 daemons",
+        name: "change streams",
         flag: "--mongodb-watch=stream",
         settle: SETTLE,
         leases_max: STREAMS_MAX,
         handoffs: &[],
         cpu: [
-            "leases of 3 daemons: 10: CPU of the servers a second",
-            "leases of 3 daemons: 100: CPU of the servers a second",
+            "10 leases, change streams: CPU of the servers per second",
+            "100 leases, change streams: CPU of the servers per second",
         ],
         network: [
-            "leases of 3 daemons: 10: network traffic a second",
-            "leases of 3 daemons: 100: network traffic a second",
+            "10 leases, change streams: network traffic per second",
+            "100 leases, change streams: network traffic per second",
         ],
     },
     Series {
-        name: "leases of 3 daemons, hints",
+        name: "hints",
         flag: "--mongodb-watch=hints",
         settle: SETTLE,
         leases_max: STREAMS_MAX,
         handoffs: &[],
         cpu: [
-            "leases of 3 daemons, hints: 10: CPU of the servers a second",
-            "leases of 3 daemons, hints: 100: CPU of the servers a second",
+            "10 leases, hints: CPU of the servers per second",
+            "100 leases, hints: CPU of the servers per second",
         ],
         network: [
-            "leases of 3 daemons, hints: 10: network traffic a second",
-            "leases of 3 daemons, hints: 100: network traffic a second",
+            "10 leases, hints: network traffic per second",
+            "100 leases, hints: network traffic per second",
         ],
     },
     Series {
-        name: "leases of 3 daemons, auto",
+        name: "auto",
         flag: "--mongodb-watch=auto",
         // After 256 s with punctual timers, all leaders have reached the beginning of their slot
         // (`tenure.rs`).
@@ -97,12 +97,12 @@ pub(crate) const SERIES: [Series; 3] = [
         leases_max: LEASES_MAX,
         handoffs: &HANDOFF_ROWS,
         cpu: [
-            "leases of 3 daemons, auto: 10: CPU of the servers a second",
-            "leases of 3 daemons, auto: 100: CPU of the servers a second",
+            "10 leases, auto: CPU of the servers per second",
+            "100 leases, auto: CPU of the servers per second",
         ],
         network: [
-            "leases of 3 daemons, auto: 10: network traffic a second",
-            "leases of 3 daemons, auto: 100: network traffic a second",
+            "10 leases, auto: network traffic per second",
+            "100 leases, auto: network traffic per second",
         ],
     },
 ];
@@ -147,7 +147,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
         start(setup, &set, names, None, &mut daemons).await;
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let load = during(&set, setup.pause(WINDOW)).await;
-        rows.extend(both(&format!("1 lease, followers: {count}"), load));
+        rows.extend(both(&format!("1 lease, {}", counted(count, "follower")), load));
     }
     rows
 }
@@ -167,7 +167,7 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
         let settle = if count < 10 { SETTLE } else { series.settle };
         tokio::time::sleep(settle).await;
         let load = during(&set, setup.pause(WINDOW)).await;
-        rows.extend(both(&format!("{}: {count}", series.name), load));
+        rows.extend(both(&format!("{}, {}", counted(count, "lease"), series.name), load));
         if let Some((_, what)) = series.handoffs.iter().find(|(number, _)| *number == count) {
             let rounds = setup.count(HANDOFFS, 4);
             let (durations, floor) =
@@ -178,6 +178,11 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
         }
     }
     rows
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 async fn start(
@@ -235,7 +240,7 @@ fn both(what: &str, load: Load) -> [Row; 2] {
         Row::new(FIGURE, format!("{what}: {of}"), unit, &[value], &[]).of(LEASEHOLD)
     };
     [
-        row("CPU of the servers a second", Unit::Time, load.cpu),
-        row("network traffic a second", Unit::Bytes, load.network),
+        row("CPU of the servers per second", Unit::Time, load.cpu),
+        row("network traffic per second", Unit::Bytes, load.network),
     ]
 }

@@ -25,15 +25,15 @@ const WINDOW: Duration = Duration::from_secs(120);
 pub(crate) const RSS: [&str; 2] = ["RSS, leader", "RSS, follower"];
 pub(crate) const RSS_KUBERNETES: &str = "RSS with Kubernetes on";
 pub(crate) const PRIVATE: [&str; 2] = ["private memory, leader", "private memory, follower"];
-pub(crate) const CPU: [&str; 2] = ["CPU a minute, leader", "CPU a minute, follower"];
+pub(crate) const CPU: [&str; 2] = ["CPU per minute, leader", "CPU per minute, follower"];
 const THREADS: [&str; 2] = ["threads, leader", "threads, follower"];
 const SWITCHES: [&str; 2] = [
-    "wake-ups (context switches) a minute, leader",
-    "wake-ups (context switches) a minute, follower",
+    "wake-ups (context switches) per minute, leader",
+    "wake-ups (context switches) per minute, follower",
 ];
 const REQUESTS: [&str; 2] = [
-    "requests to the store a minute, leader",
-    "requests to the store a minute, follower",
+    "requests to the store per minute, leader",
+    "requests to the store per minute, follower",
 ];
 const SIZE: &str = "size of the binary";
 

@@ -55,7 +55,7 @@ Refuses the `value` of `key` unless it is null or has this `kind`. The schema of
 on the library.
 */}}
 {{- define "leasehold.checkValue" -}}
-{{- $kinds := dict "string" "a text: quote it" "map" "a map" "slice" "a list" -}}
+{{- $kinds := dict "string" "a string: quote it" "map" "a map" "slice" "a list" -}}
 {{- if not (or (kindIs .kind .value) (kindIs "invalid" .value)) -}}
 {{- fail (printf "leasehold: %s is %v, not %s" .key .value (get $kinds .kind)) -}}
 {{- end -}}

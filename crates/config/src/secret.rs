@@ -22,7 +22,7 @@ pub const MASK: &str = "***";
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text.
+    /// Wraps a string.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -80,7 +80,7 @@ impl UriSource {
     }
 }
 
-/// Returns true if a text could be a connection string or contain its password. Callers mask these
+/// Returns true if a string could be a connection string or contain its password. Callers mask these
 /// texts, because users often set connection strings under the wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
@@ -97,7 +97,7 @@ pub(super) fn is_misplaced_uri(text: &str) -> bool {
         || (lower.contains("://") && lower.contains('@'))
 }
 
-/// Returns a text for printing: quoted and shortened, or masked.
+/// Returns a string for printing: quoted and shortened, or masked.
 pub fn shown(text: &str) -> String {
     const LENGTH_MAX: usize = 100;
     if looks_secret(text) {

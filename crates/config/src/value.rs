@@ -68,7 +68,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
 
 /// Parses a program and its arguments, given as a JSON list or as words separated by commas.
 fn command(text: &str) -> Result<Vec<String>, String> {
-    const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
+    const EXPECTED: &str = "expected a program and its arguments: a list of strings such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
     if text.is_empty() {
         return Ok(Vec::new());
@@ -193,16 +193,16 @@ pub(super) fn text_of(key: ValueType, kind: &ValueKind) -> Result<String, String
             .iter()
             .map(|word| match &word.kind {
                 ValueKind::String(word) => Ok(word.as_str()),
-                _ => Err("expected a list of texts: put each word in quotes".to_owned()),
+                _ => Err("expected a list of strings: put each word in quotes".to_owned()),
             })
             .collect::<Result<Vec<_>, _>>()
             .map(|words| serde_json::Value::from(words).to_string()),
         (_, ValueKind::String(text)) => Ok(text.clone()),
-        (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one text".to_owned()),
-        (_, ValueKind::Nil) => Err("expected a text; \"\" means not set".to_owned()),
-        (_, ValueKind::Boolean(_)) => Err("expected a text: put it in quotes".to_owned()),
+        (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one string".to_owned()),
+        (_, ValueKind::Nil) => Err("expected a string; \"\" means not set".to_owned()),
+        (_, ValueKind::Boolean(_)) => Err("expected a string: put it in quotes".to_owned()),
         (ValueType::Duration(min, max), _) => Err(unit_is_missing(&kind.to_string(), min, max)),
-        (_, _) => Err("expected a text: put it in quotes".to_owned()),
+        (_, _) => Err("expected a string: put it in quotes".to_owned()),
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use leasehold_guard::dispositions::read_without_stopping;
 use leasehold_host::terminal::in_background;
 
-/// Maximum number of bytes discarded before the acquisition. More input is assumed to be endless.
+/// Maximum number of bytes discarded before the acquisition. Longer input is assumed to be endless.
 const DISCARDED_MAX: usize = 1 << 20;
 const BACKGROUND_POLL: Duration = Duration::from_millis(500);
 const ENDED: &str =

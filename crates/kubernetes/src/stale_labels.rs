@@ -109,7 +109,8 @@ impl StaleLabels {
         }
     }
 
-    /// Repeats until no other pod has the label, or this candidate no longer leads under `token`.
+    /// Lists the pods with the label and demotes the others, until none is left or this candidate
+    /// no longer leads under `token`. Fails after [`LISTS_MAX`] lists.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
         let (requests, api) = (&self.requests, &self.requests.api);
         for _ in 0..LISTS_MAX {

@@ -362,7 +362,7 @@ fn parsed(uri: &str) -> Result<ConnectionString, Error> {
     Ok(parsed)
 }
 
-/// True if a text looks like the name of an option, and may therefore be shown.
+/// True if a string looks like the name of an option, and may therefore be shown.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !text.is_empty() && text.len() <= NAME_SHOWN_MAX && text.bytes().all(is_plain)

@@ -80,7 +80,7 @@ impl RunArgs {
         }
         let given_command = match (attached, self.command.is_empty()) {
             (true, false) => {
-                return Some("--workload-socket and a command after -- exclude each other: with the socket, the command runs in another container (leasehold guard --socket FILE -- CMD)".to_owned());
+                return Some("--workload-socket and a command after -- cannot be used together: with the socket, the command runs in another container (leasehold guard --socket FILE -- CMD)".to_owned());
             }
             (false, true) => return useless_without_command(&OF_A_COMMAND, sources),
             (true, true) => "--workload-socket",

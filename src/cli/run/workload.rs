@@ -42,7 +42,7 @@ impl Supervised {
             None => Ok(Self::Words(command)),
             Some(path) if command.is_empty() => Ok(Self::Attached(path.clone())),
             Some(_) => {
-                let what = "workload.socket and a command after -- exclude each other";
+                let what = "workload.socket and a command after -- cannot be used together";
                 let fix = "remove one; with the socket, the command runs in another container: \
                            leasehold guard --socket FILE -- CMD";
                 Err(CommandError::new(exit::CONFIGURATION, what).to_fix(fix))

@@ -80,7 +80,7 @@ fn the_leaders_of_a_shared_clock_soon_renew_together() {
                     "renewal {renewal} is not at the beginning of a slot"
                 );
             }
-            // The next renewal makes up for a delay that is shorter than the step.
+            // The next renewal makes up for a delay that is shorter than the step between slots.
             sent = due + millis(renewal % 2);
             a.tick(sent);
             a.serve(sent, &mut stored);

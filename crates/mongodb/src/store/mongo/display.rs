@@ -104,7 +104,7 @@ pub(super) fn named(text: &str) -> Identity {
         .expect("a question mark is a legal identity")
 }
 
-/// Returns a text field, safe to show on a terminal; `None` if the field is not a text.
+/// Returns a string field, safe to show on a terminal; `None` if the field is not a string.
 pub(super) fn text(document: &Document, key: &str) -> Option<String> {
     document.get_str(key).ok().map(shown)
 }

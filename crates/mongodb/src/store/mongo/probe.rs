@@ -104,7 +104,7 @@ pub fn requires_login(failure: &Failure) -> bool {
 }
 
 impl StoreProbe {
-    /// Creates a probe. It connects at first use.
+    /// Creates a probe. It connects on first use.
     pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
         let deployment = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }

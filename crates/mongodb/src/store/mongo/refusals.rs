@@ -104,7 +104,7 @@ const LASTING: [(i32, &str, &str); 19] = [
     (
         323,
         "APIStrictError",
-        "remove the server API (apiStrict) from the server's parameters",
+        "the program declares a strict Stable API (apiStrict); remove `strict` from the server API of its client",
     ),
     (
         334,

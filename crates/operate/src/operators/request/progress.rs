@@ -107,7 +107,7 @@ impl Progress {
         match &self.kind {
             ActionKind::Pause if !paused => {
                 let by = self.author(lease, &ActionKind::Resume);
-                self.superseded(at, format!("it was resumed meanwhile{by}"))
+                self.superseded(at, format!("in the meantime, it was resumed{by}"))
             }
             ActionKind::Pause if holder.is_none() => {
                 let Some(former) = self.former() else {
@@ -119,7 +119,7 @@ impl Progress {
             }
             ActionKind::Resume if paused => {
                 let by = self.author(lease, &ActionKind::Pause);
-                self.superseded(at, format!("it was paused again meanwhile{by}"))
+                self.superseded(at, format!("in the meantime, it was paused again{by}"))
             }
             ActionKind::Resume if successor.is_none() && self.leads_on(lease) => {
                 let leader = leader(lease)?;
@@ -131,7 +131,7 @@ impl Progress {
             }
             _ if steps_down && self.is_released() && holder.is_none() && paused => {
                 let by = self.author(lease, &ActionKind::Pause);
-                let how = format!("it was paused meanwhile{by}, so no candidate leads");
+                let how = format!("in the meantime, it was paused{by}, so no candidate leads");
                 self.superseded(at, how)
             }
             kind if steps_down && !self.is_released() && !is_standing(kind, lease) => {

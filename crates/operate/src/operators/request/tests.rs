@@ -257,7 +257,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             StepDown,
             no_change(),
             vec![paused(free(actions([action(2, "pause", None, 7)])))],
-            "Superseded: it was paused meanwhile by ops, so no candidate leads",
+            "Superseded: in the meantime, it was paused by ops, so no candidate leads",
         ),
         (
             StepDown,
@@ -381,7 +381,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             Pause,
             no_change(),
             vec![actions([action(2, "resume", None, 7)])],
-            "Superseded: it was resumed meanwhile by ops",
+            "Superseded: in the meantime, it was resumed by ops",
         ),
         (Resume, free(doc! {}), vec![free(own())], "pending"),
         (
@@ -411,7 +411,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
                 doc! { "paused": true },
                 actions([action(2, "pause", None, 7)]),
             ]))],
-            "Superseded: it was paused again meanwhile by ops",
+            "Superseded: in the meantime, it was paused again by ops",
         ),
         (
             Cancel,

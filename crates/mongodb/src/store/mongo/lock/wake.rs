@@ -163,7 +163,7 @@ mod tests {
             // Older versions write only the claim.
             (doc! { "granted": me.to_string() }, confirmed_first),
             (doc! { "granted": format!("{other} {me}") }, confirmed_first),
-            // The entry has no revision text, or the grant has no token.
+            // The revision or the token is missing or invalid.
             (doc! { "granted": format!("{me}=8@") }, confirmed_first),
             (
                 doc! { "granted": format!("{me}=@{}", grant.revision) },

@@ -67,7 +67,8 @@ pub struct LiveView {
     _tasks: JoinSet<()>,
 }
 
-/// Time of MongoDB's last answer to a [`LiveView`], at most 2 s ago if idle. Shared by clones.
+/// Time of MongoDB's last answer to a [`LiveView`]. While MongoDB answers, an open change stream
+/// updates the time at least about every 2 s, even if nothing changes. Shared by clones.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
 

@@ -71,7 +71,7 @@ impl Description {
     }
 }
 
-/// Returns a text field of a reply, safe to show; empty if the field is not a text.
+/// Returns a string field of a reply, safe to show; empty if the field is not a string.
 pub(super) fn text(document: &Document, field: &str) -> String {
     document.get_str(field).map(shown).unwrap_or_default()
 }
