@@ -51,7 +51,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
         .says(&failed("nobody", "leasehold")),
         Situation::lock("authMechanism not enabled", &plain, "q")
             .exits(69)
-            .says("authentication failed for user nobody (MechanismUnavailable, code 334): the server does not enable this mechanism: correct authMechanism"),
+            .says("authentication failed for user nobody (MechanismUnavailable, code 334): this mechanism is not enabled on the server: correct authMechanism"),
         Situation::lock("no user in the URI", &over_tls(""), "e")
             .exits(69)
             .says("authentication required (Unauthorized, code 13): the URI has no user"),

@@ -1,4 +1,4 @@
-//! The pod of this process and its access to the API server: from the configuration, the kubelet's
+//! Finds the pod of this process and the API server, from the configuration, the kubelet's
 //! variables, and the mounted token and certificate.
 
 use std::fs;
@@ -115,7 +115,7 @@ impl Access {
             request
         });
         let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
-        let server = self.server.parse().expect("the URL was parsed before");
+        let server = self.server.parse().expect("the URL was validated");
         let config = Config::new(server);
         let stack = ClientBuilder::new(stack, config.default_namespace.clone());
         Ok(stack.with_layer(&config.base_uri_layer()).build())

@@ -34,7 +34,7 @@ pub(super) struct ApiError {
     pub(super) what: &'static str,
     pub(super) detail: Option<String>,
     pub(super) status: Option<u16>,
-    /// True if the request may still take effect, now or later.
+    /// True if the request may have taken effect, or may still do so.
     pub(super) may_land: bool,
     pub(super) retry: ApiRetry,
 }
@@ -84,13 +84,13 @@ impl fmt::Display for ApiError {
 }
 
 impl Api {
-    /// Accesses the server of `access`. Each request opens its own connection.
+    /// Creates a client for the server in `access`. Each request opens its own connection.
     pub fn new(access: Access) -> Self {
         let server = access.server.clone();
         Self::over(server, move || access.client())
     }
 
-    /// Accesses `server` through a client that `connect` builds for each request.
+    /// Creates a client for `server`; `connect` builds the HTTP client of each request.
     pub fn over(
         server: String,
         connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static,
@@ -177,7 +177,7 @@ fn source<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'
     while let Some(error) = next {
         found = error.downcast_ref().or(found);
         next = match error.downcast_ref::<io::Error>() {
-            // `source` of an `io::Error` skips the error inside it.
+            // `io::Error::source` skips the inner error.
             Some(error) => error.get_ref().map(|held| held as _),
             None => error.source(),
         };
@@ -216,11 +216,11 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
         StatusCode::UNAUTHORIZED => ("the API server does not accept the token", ApiRetry::Again),
         StatusCode::FORBIDDEN => ("forbidden", ApiRetry::Person),
         StatusCode::NOT_FOUND => ("the pod does not exist", ApiRetry::NewPod),
-        StatusCode::CONFLICT => ("the object changed meanwhile (conflict)", ApiRetry::Again),
+        StatusCode::CONFLICT => ("the object has since changed (conflict)", ApiRetry::Again),
         StatusCode::UNPROCESSABLE_ENTITY if names_uid(body) => {
             ("a newer pod has this name", ApiRetry::NewPod)
         }
-        StatusCode::TOO_MANY_REQUESTS => ("the API server asks for fewer requests", wait),
+        StatusCode::TOO_MANY_REQUESTS => ("the API server is throttling requests", wait),
         status if status.is_server_error() => ("the API server failed", wait),
         _ => (
             "refused, most likely by an admission policy",

@@ -75,7 +75,7 @@ impl PodEvent {
                 );
                 ("WorkloadStuck", "StepDown", note)
             }
-            // Listed without a wildcard, so that a new notice is not forgotten here.
+            // No wildcard, so that the compiler reports a new notice that is missing here.
             Notice::Succeeded { .. }
             | Notice::Duplicate { .. }
             | Notice::Foreign { .. }

@@ -135,7 +135,7 @@ impl Kubernetes {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
         async move {
-            // Returns an error immediately if the label task has ended.
+            // `wait_for` fails immediately if the label task has ended.
             let demoted = async { drop(state.wait_for(|state| !state.may_say_leader()).await) };
             let _ = tokio::time::timeout(label_wait, demoted).await;
         }
@@ -155,7 +155,7 @@ impl Kubernetes {
 
 impl Tasks {
     /// Waits for a task to end, which counts as a failure, and returns the task's name and the
-    /// cause. Never returns while no task runs.
+    /// cause. Waits indefinitely if no task runs.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),

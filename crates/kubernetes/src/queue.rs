@@ -69,7 +69,8 @@ impl EventQueue {
         }
     }
 
-    /// Records the result for the Event taken last. `name` is `None` if the report failed.
+    /// Records the result of reporting the Event that was taken last. `name` is `None` if the
+    /// report failed.
     pub(super) fn done(&self, reported: &Occurrences, name: Option<String>) {
         self.known.send_modify(|known| known.done(reported, name));
     }
@@ -180,8 +181,8 @@ impl KnownEvents {
     }
 
     /// A repeating Event stays known even if its report failed, because reporting every recurrence
-    /// again would delay other Events. Any other Event is forgotten, or reported again if it
-    /// recurred during the failed report.
+    /// again would delay other Events. After a failed report, any other Event is forgotten, or
+    /// reported again if it recurred during the report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -17,7 +17,8 @@ use leasehold_core::election::{BootTime, Status, Token};
 use leasehold_metrics::Metrics;
 use leasehold_status::Surface;
 
-/// Maximum lists per round. A conflict, or more than [`PODS_MAX`] pods, requires another list.
+/// Maximum lists per round. A round ends after a list without other pods. A conflict, or more than
+/// [`PODS_MAX`] pods, requires further lists.
 const LISTS_MAX: usize = 5;
 
 pub(super) struct StaleLabels {
@@ -109,8 +110,9 @@ impl StaleLabels {
         }
     }
 
-    /// Lists the pods with the label and demotes the others, until none is left or this candidate
-    /// no longer leads under `token`. Fails after [`LISTS_MAX`] lists.
+    /// Lists the pods that are labeled leader and demotes all except this pod, until the list has
+    /// no other pod or this candidate no longer leads under `token`. Fails after [`LISTS_MAX`]
+    /// lists.
     async fn round(&self, token: Token) -> Result<(), ApiError> {
         let (requests, api) = (&self.requests, &self.requests.api);
         for _ in 0..LISTS_MAX {

@@ -43,7 +43,8 @@ pub struct LeaseSample<'a> {
     pub token: i64,
     /// True if the lease is paused.
     pub paused: bool,
-    /// Time of the pause since the Unix epoch, by the operator's clock, if recorded.
+    /// When the lease was paused, since the Unix epoch, by the operator's clock; `None` if
+    /// unrecorded.
     pub paused_since: Option<Duration>,
     /// True if a standby is registered.
     pub standby: bool,
@@ -60,7 +61,7 @@ pub struct LeaseHolder<'a> {
     pub identity: &'a str,
     /// True if the holder seems to be gone; `None` if unknown, for example because of an outage.
     pub silent: Option<bool>,
-    /// Time of the acquisition since the Unix epoch, by the holder's clock.
+    /// When the holder acquired the lease, since the Unix epoch, by the holder's clock.
     pub since: Duration,
     /// Time since the last write, by the holder's clock.
     pub last_write_age: Option<Duration>,
@@ -286,7 +287,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_holder_info",
-                "Always 1; the labels show the identity of a holder of a lease or lock. Only the first 16 holders of a lock.",
+                "Always 1; the labels show the identity of a holder of a lease or lock. Covers only the first 16 holders of each lock.",
             ),
             ["lease", "lock", "identity"],
             leaders.chain(holders),

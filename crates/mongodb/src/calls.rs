@@ -22,7 +22,7 @@ pub struct AnsweredCall {
     pub operation: &'static str,
     /// The outcome's name.
     pub outcome: &'static str,
-    /// Time from passing the call to the driver until its answer.
+    /// Time from passing the call to the driver until its answer or timeout.
     pub elapsed: Duration,
     /// Reason for the failure, if any.
     pub failure: Option<Failure>,

@@ -33,8 +33,8 @@ pub struct ElectorOptions {
     /// Delay between the end of leadership and the release of the lease, 2 s by default. The delay
     /// ends early if the workload confirms its end ([`Elector::workload_done`]).
     pub handoff_delay: Duration,
-    /// True if the workload normally ends before the program calls [`Elector::stop`], which then
-    /// waits at most one second.
+    /// True if the workload normally ends before the program calls [`Elector::stop`]. A stop then
+    /// limits `handoff_delay` to one second.
     pub workload_ends_first: bool,
     /// Priority of the candidate. Candidates with a higher priority are preferred as the standby.
     pub priority: u32,
@@ -71,7 +71,7 @@ impl ElectorOptions {
 
 /// A candidate before its start. The channels can be handed out before the candidate contends.
 #[derive(Debug)]
-#[must_use = "it contends once it is started"]
+#[must_use = "the candidate does not contend until it is started"]
 pub struct ElectorBuilder {
     candidate: EventLoop<Election, Watch>,
     inputs: mpsc::Sender<Input>,
@@ -256,8 +256,8 @@ impl Drop for Elector {
     /// Makes the candidate step down and release the lease, if its runtime is still running.
     fn drop(&mut self) {
         self.watcher.abort();
-        // If the queue is full and there is no runtime, nothing is sent. The loop then ends when
-        // its queue is closed, unless [`ElectorBuilder::inputs`] returned another sender.
+        // If the queue is full and there is no runtime, nothing is sent. The loop then ends because
+        // its queue is closed, unless another sender from [`ElectorBuilder::inputs`] still exists.
         if self.candidate.task.is_some()
             && self.candidate.inputs.try_send(Input::Shutdown).is_err()
             && let Ok(runtime) = Handle::try_current()

@@ -259,7 +259,7 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
             self.task = None;
             self.result = Some(ended.map_err(io::Error::other)??);
         }
-        let failed = || io::Error::other("the event loop has failed before");
+        let failed = || io::Error::other("the event loop failed earlier");
         self.result.clone().ok_or_else(failed)
     }
 }

@@ -153,7 +153,7 @@ pub enum LockError {
     /// Others use the lock with a different number of slots; 0 means exclusive and shared.
     #[error("lock not acquired: in use {}", with_slots(*.has))]
     WrongSlots {
-        /// The number of slots in use.
+        /// The number of slots that the others specify.
         has: u32,
     },
     /// The document with this name is not a lock of this schema version.
@@ -313,7 +313,8 @@ impl Locker {
         status.authority_at(leasehold_clock::boot_now())
     }
 
-    /// Ends the wait. Releases the lock if it is already held, so no work may be running under it.
+    /// Ends the wait. If the lock is already held, releases it, so call this only if no work runs
+    /// under the lock.
     pub async fn give_up(&self) {
         self.contender.send(LockInput::GiveUp).await;
     }

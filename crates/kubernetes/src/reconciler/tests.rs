@@ -28,7 +28,7 @@ fn succeed(reconciler: &mut Reconciler, label: Label, now: BootTime) {
     reconciler.acknowledged();
 }
 
-/// Sends a write that fails immediately, without jitter in the wait after it.
+/// Sends a write that fails immediately. The wait after the failure has no jitter.
 fn fail(reconciler: &mut Reconciler, label: Label, now: BootTime, error: &ApiError) {
     reconciler.sent(label, now);
     reconciler.failed(error, now, 0);
@@ -100,7 +100,7 @@ fn a_label_that_is_right_is_written_again_each_minute_from_send_to_send() {
 fn one_write_at_a_time_and_then_the_newest_value() {
     let mut reconciler = Reconciler::new(MINUTE);
     reconciler.sent(Label::Leader, at(0.0));
-    // Changes while a write is in flight are not queued.
+    // While a write is in flight, changes of the wanted value are not queued.
     for wanted in [Label::Follower, Label::Leader, Label::Follower] {
         assert!(matches!(
             reconciler.step(wanted, at(0.05)),
@@ -202,7 +202,7 @@ fn a_refusal_that_needs_an_operator_is_retried_each_minute_and_once_per_change()
 /// Returns the answer "too many requests" with a requested pause in seconds.
 fn asked(seconds: u64) -> ApiError {
     ApiError {
-        what: "the API server asks for fewer requests",
+        what: "the API server is throttling requests",
         detail: None,
         status: Some(429),
         may_land: false,

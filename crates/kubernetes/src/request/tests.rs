@@ -77,7 +77,7 @@ fn a_name_that_would_make_another_url_is_refused() {
         assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
         assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
         assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");
-        // A list of pods with an invalid name is rejected too.
+        // A list that contains an invalid pod name is rejected too.
         let metadata = json!({ "name": wrong, "uid": "1", "resourceVersion": "7" });
         let list = json!({ "items": [{ "metadata": metadata }] }).to_string();
         assert_eq!(requests().others(list.as_bytes()), None, "{wrong}");

@@ -43,10 +43,10 @@ use leasehold_core::lock::{
 /// # }
 /// ```
 ///
-/// Keep and clone the value instead of creating a new value for each acquisition. A value and its
+/// Keep and clone a `Lock` instead of creating a new `Lock` for each acquisition. A `Lock` and its
 /// clones remember other entries that they have observed, so that even short attempts evict a
-/// killed holder. The value and its clones also share one client per runtime. The client connects
-/// at the first acquisition and shuts down with the last clone and guard.
+/// killed holder. They also share one client per runtime. The client connects at the first
+/// acquisition, and shuts down once the last clone and the last guard are dropped.
 /// [`StoreOptions::with_client`] shares one client among several locks.
 ///
 /// The change stream of each waiter occupies a connection. Many tasks of one process should queue
@@ -197,7 +197,7 @@ impl Drop for LockGuard {
     /// Withdraws an acquisition whose future was dropped, even if the lock was granted.
     fn drop(&mut self) {
         if !self.may_have_begun {
-            // The queue has room, because the contender was sent at most this one request.
+            // The queue has room, because the contender has not been sent any other request.
             let _ = self.locker.contender.inputs.try_send(LockInput::GiveUp);
         }
     }

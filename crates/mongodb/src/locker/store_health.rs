@@ -58,7 +58,8 @@ impl StoreHealth {
         }
     }
 
-    /// True if this call matched no document after writes were refused, so writes may still fail.
+    /// True if this call matched no document and earlier writes were refused: the call does not
+    /// show that writes succeed again.
     pub fn is_unchanged_by(&self, answered: &AnsweredCall) -> bool {
         let failed = self.failed_write();
         answered.is_rejected() && failed.is_some_and(|it| it.retry != RetryPolicy::WaitForServer)
@@ -85,7 +86,7 @@ impl StoreHealth {
         named.or_else(|| newest().next())
     }
 
-    /// Returns the failure of the newest write, unless a write has succeeded since.
+    /// Returns the failure of the newest failed write, unless a write has succeeded since.
     pub fn failed_write(&self) -> Option<&Failure> {
         self.writes.as_ref().map(|failing| &failing.newest)
     }

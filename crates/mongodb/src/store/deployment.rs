@@ -51,10 +51,10 @@ impl DeploymentId {
     }
 }
 
-/// The deployment that a file records across processes.
+/// The deployment that one process records in a file for later processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHome {
-    /// The file. An operator who moves the lease must remove it.
+    /// The file. An operator who moves the lease must delete this file.
     pub file: PathBuf,
     /// The recorded deployment. Any other deployment is refused.
     pub deployment: Option<DeploymentId>,

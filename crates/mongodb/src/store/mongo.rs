@@ -67,7 +67,7 @@ struct LeaseInner {
 }
 
 impl MongoStore {
-    /// Creates a store that connects at first use and sends its events to `news`.
+    /// Creates a store that sends its events to `news`. The store connects when it is first called.
     pub fn new(
         options: StoreOptions,
         lease: ResourceName,
@@ -152,7 +152,7 @@ impl MongoStore {
         if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
             document::declare(&mut update, shared.hints.interval(declares));
         }
-        // Another product may apply writes in another order.
+        // A product other than MongoDB may apply writes in a different order.
         let released = match deployment.other_product() {
             None => shared.hints.announce(&operation),
             Some(_) => None,
@@ -233,7 +233,7 @@ impl LeaseInner {
         }
     }
 
-    /// Reports roll calls in the order of the other events, so that the candidate answers only
+    /// Reports each roll call in order with the other events, so that the candidate answers only
     /// after it has applied the earlier pauses and requests.
     async fn report_roll_calls(&self) {
         let mut newest = self.roll_call.subscribe();
@@ -265,8 +265,8 @@ impl LeaseInner {
         }
     }
 
-    /// While the deployment is busy and lacks the collection of hints, reopens the source, which
-    /// tries to create the collection.
+    /// While the deployment is busy and lacks the collection of hints, reopens the source, because
+    /// this includes an attempt to create the collection.
     async fn create_hints_when_busy(&self) {
         let mut busy = self.deployment.busy.subscribe();
         while busy.wait_for(|busy| *busy).await.is_ok() {

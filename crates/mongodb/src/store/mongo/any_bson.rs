@@ -109,8 +109,8 @@ fn ended(token: i64) -> HistoryEntry {
     }
 }
 
-/// Returns the event's `updatedFields`, but without the history, because events report each element
-/// of the history as a separate field.
+/// Applies `update` to `stored`. Returns the `updatedFields` of the event, but without the history,
+/// because events report each element of the history as a separate field.
 pub(super) fn update(stored: &mut Document, update: &Document) -> Document {
     for (operator, argument) in update {
         let argument = argument.as_document().expect("operators have fields");

@@ -206,8 +206,8 @@ proptest! {
 
     /// The stream keeps the order of events, but may lag behind the reads, and a reply may arrive
     /// after newer events. The resulting document may then have an outdated holder. This is
-    /// harmless. Either the server rejects writes that expect its revision, or its lower token
-    /// makes the election read again.
+    /// harmless. Either the server rejects writes that expect this document's revision, or the
+    /// document's lower token makes the election read again.
     #[test]
     fn a_mixture_with_the_stored_revision_and_token_has_the_stored_holder(
         stored in 0..WRITES,

@@ -64,7 +64,7 @@ impl StreamHandler for MongoStore {
     fn interpret(&self, event: StreamEvent) -> Watch {
         match event {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
-                // The known document may lack changes from before the stream.
+                // The known document may lack changes that were made before the stream was opened.
                 *lock(&self.shared.newest) = None;
                 match self.shared.deployment.has_late_streams() {
                     true => Watch::LateStreamOpened,

@@ -48,7 +48,8 @@ pub(super) struct Deployment {
     connections_max: u32,
     observers: Mutex<Vec<Box<dyn PrimaryObserver>>>,
     pub(super) info: watch::Sender<Option<StoreInfo>>,
-    /// Created at first use, so that a name that cannot be resolved yet does not end the process.
+    /// Created by the first call, so that a name that cannot be resolved yet does not end the
+    /// process.
     connection: Mutex<Option<ConnectedClient>>,
     creating: tokio::sync::Mutex<()>,
     last_uri: Mutex<LastUri>,
@@ -181,7 +182,8 @@ impl Deployment {
         Ok(database.collection(&self.options.collection))
     }
 
-    /// Nothing was sent, because the caller stopped waiting before a server was reached.
+    /// Returns the error for a call that was not sent, because the caller stopped waiting before a
+    /// server was reached.
     fn late(&self) -> SendError {
         let why = match self.servers.known().caused() {
             causes if causes.is_empty() => {

@@ -104,7 +104,7 @@ pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static s
     let kind = match document.get_str("kind") {
         Ok("step_down") => RequestKind::StepDown,
         Ok("transfer") => RequestKind::Transfer(Reservation {
-            identity: identity(document, "to").ok_or("its field to is not an identity")?,
+            identity: identity(document, "to").ok_or("its field `to` is not an identity")?,
             duration: reserved(document, "reserve_ms"),
         }),
         Ok(_) | Err(_) => return Err("its kind is neither step_down nor transfer"),
@@ -223,7 +223,8 @@ pub(super) fn is(path: &str, types: &[&str]) -> Bson {
     doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
 }
 
-/// Checks for a UUID. The server orders binaries by length and subtype before it compares bytes.
+/// Checks for a UUID. The server orders binary values by length and subtype before it compares
+/// bytes.
 pub(super) fn is_uuid(path: &str) -> Bson {
     let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
     doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()

@@ -51,8 +51,9 @@ impl FailoverSettings {
         }
     }
 
-    /// Returns how long members lack a primary before they call an election, without the random
-    /// offset. Members with a longer heartbeat interval notice the loss only after that interval.
+    /// Returns how long members wait without a primary before they call an election, excluding the
+    /// random offset. Members with a longer heartbeat interval notice the loss only after that
+    /// interval.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }

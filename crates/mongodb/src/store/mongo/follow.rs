@@ -28,7 +28,7 @@ const PART_MAX: i32 = 128 * 1024;
 
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// The stream is open. A read that starts now and later events together miss no change.
+    /// The stream is open. Every change appears in a read that starts now, or in a later event.
     Opened,
     /// The stream is open. It reports each change since [`StreamHandler::since`].
     OpenedSince,

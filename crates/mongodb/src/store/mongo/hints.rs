@@ -176,9 +176,9 @@ impl Hints {
     }
 
     /// Returns the release that the hint of this operation announces. Announces only a release for
-    /// a named successor, and only if its hint can be inserted. Announces each claim only once. A
-    /// majority must acknowledge every further release, so that its rejection is final and retries
-    /// do not form a busy loop.
+    /// a named successor, and only if its hint can be inserted. Announces each claim only once. If
+    /// the release is repeated, a majority must acknowledge it, so that a rejection is final and
+    /// retries do not form a busy loop.
     pub(super) fn announce(&self, operation: &Operation) -> Option<Released> {
         let Operation::Release {
             claim,

@@ -38,7 +38,7 @@ struct LockInner {
     deployment: Arc<Deployment>,
     shares_client: bool,
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
-    /// Previous number of slots. Set by this contender's first join that changed it.
+    /// Previous number of slots. Set by this contender's first join that changed the number.
     slots_before: OnceLock<u32>,
     /// The newest claim, and the operation time of its join, where its change stream starts.
     joined: Mutex<Option<(Claim, Timestamp)>>,
@@ -58,7 +58,7 @@ pub struct ClaimHint {
 }
 
 impl MongoLockStore {
-    /// Creates a store that connects at first use and sends its events to `news`.
+    /// Creates a store that sends its events to `news`. The store connects when it is first called.
     pub fn new(
         options: StoreOptions,
         name: ResourceName,

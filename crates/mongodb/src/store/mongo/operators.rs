@@ -88,7 +88,7 @@ impl Scope {
     }
 }
 
-/// The leases and locks of one collection. Connects at first use.
+/// The leases and locks of one collection. Connects when it is first called.
 #[derive(Debug, Clone)]
 pub struct MongoCollection {
     deployment: Arc<Deployment>,

@@ -95,7 +95,7 @@ impl StoreOptions {
     ///
     /// - The client's monitors do not report to leasehold. An election is noticed only when a call
     ///   fails, and each call first asks the primary for its set, which costs a round trip.
-    /// - `retryWrites`, the timeouts, `heartbeatFrequencyMS` and the pool remain the client's. Set
+    /// - The client keeps its `retryWrites`, timeouts, `heartbeatFrequencyMS` and pool. Set
     ///   `max_pool_size` to the sum of one connection per waiter for a lock (for its change
     ///   stream), one per elector, 20 for the calls, and the program's own connections. The
     ///   driver's default is only 10, and a renewal that waits for a connection can cost the lock

@@ -155,10 +155,10 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ErrorKind::Write(WriteFailure::WriteError(write)) => {
             refusals::explain("MongoDB refused the write", write.code, &write.message)
         }
-        // The connection string's syntax was checked before.
+        // The connection string's syntax was checked earlier.
         ErrorKind::InvalidArgument { .. } => Failure::lasting(
             "the driver refuses the MongoDB URI",
-            "its options contradict the records of its host (srvMaxHosts, replicaSet)",
+            "its options contradict the DNS records of its host (srvMaxHosts, replicaSet)",
         ),
         ErrorKind::InvalidTlsConfig { .. } => Failure::lasting(tls::REFUSED, tls::UNUSABLE),
         // The driver clears the pool of a server that is unreachable or refuses the login.
@@ -169,7 +169,7 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
                     .with_retry(RetryPolicy::WaitForServer)
             })
         }
-        ErrorKind::Shutdown => Failure::new("the client was shut down", "this process stops"),
+        ErrorKind::Shutdown => Failure::new("the client was shut down", "this process is stopping"),
         _ => match servers.explain(error) {
             Some(why) => Failure::new("connection failed", why.to_string())
                 .with_retry(RetryPolicy::WaitForServer),

@@ -1,5 +1,6 @@
-//! Probes a deployment. The probes connect like a candidate and need the same four rights. Probes
-//! leave nothing behind: the update matches no document, and every server refuses the insert.
+//! Probes a deployment. The probes connect like a candidate, and most need only a candidate's four
+//! rights. Probes leave no documents behind: the update matches no document, MongoDB refuses the
+//! insert, and the transaction with test documents is aborted.
 
 mod certificates;
 mod collection;
@@ -104,7 +105,7 @@ pub fn requires_login(failure: &Failure) -> bool {
 }
 
 impl StoreProbe {
-    /// Creates a probe. It connects on first use.
+    /// Creates a probe, which connects when it is first called.
     pub fn new(options: StoreOptions, lease: ResourceName) -> Self {
         let deployment = Deployment::new(options, Monitoring::Reports);
         Self { deployment, lease }

@@ -67,7 +67,8 @@ const PASSING: [(i32, &str, &str); 26] = [
     (14031, "OutOfDiskSpace", DISK_FULL),
 ];
 
-/// Errors that last until an operator acts. These errors end a wait for a lock.
+/// Errors that last until an operator acts. These errors end an attempt to join the queue of a
+/// lock, but not a wait in the queue.
 const LASTING: [(i32, &str, &str); 19] = [
     (
         20,
@@ -109,14 +110,14 @@ const LASTING: [(i32, &str, &str); 19] = [
     (
         334,
         "MechanismUnavailable",
-        "the server does not enable this mechanism: correct authMechanism",
+        "this mechanism is not enabled on the server: correct authMechanism",
     ),
     (10003, "CannotGrowDocumentInCappedNamespace", CAPPED),
     (10334, "BSONObjectTooLarge", TOO_LARGE),
     (
         13297,
         "DatabaseDifferCase",
-        "a database of this name in other letter case exists: correct mongodb.database",
+        "a database with this name in different letter case exists: correct mongodb.database",
     ),
     (17419, "Location17419", TOO_LARGE),
     // On a view, some expressions of our projections are not supported.
@@ -141,7 +142,8 @@ pub(super) fn explain(kind: &'static str, code: i32, message: &str) -> Failure {
     if code == UNKNOWN_ERROR && message.contains(NO_SPACE) {
         return Failure::new(kind, DISK_FULL);
     }
-    // Decides by the text, because capped collections and other products share error codes.
+    // Checks the text, because errors of capped collections and of other products have the same
+    // code.
     if message.contains("time-series collection") {
         return Failure::lasting(kind, TIME_SERIES);
     }
@@ -166,8 +168,8 @@ pub(super) fn name(error: &Error) -> Option<Box<str>> {
     is_name.then(|| name.into())
 }
 
-/// Returns the name of the index that refused a document, unless the index on `_id` refused it. If
-/// there is a name, the collection has no document with this `_id`.
+/// Returns the name of the index that refused a document, unless the index on `_id` refused it. A
+/// returned name proves that the collection has no document with this `_id`.
 pub(super) fn foreign_index(error: &Error) -> Option<String> {
     let error = outcome::server_error(error)?;
     if error.code != outcome::DUPLICATE_KEY {

@@ -100,7 +100,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Describes the cause; `None` if the look-up is not slow.
+    /// Describes the cause; `None` for a look-up that is not slow.
     fn describe(self) -> Option<Failure> {
         let slow = match self {
             Self::Resolving(since) => {
@@ -252,7 +252,7 @@ impl Servers {
         cause.or_else(|| outcome::unreachable(error, &known.asked, known.answered))
     }
 
-    /// Waits until the servers refuse the connection string, so that no retry can succeed.
+    /// Waits until no retry can succeed because the servers refuse the connection string.
     pub(super) async fn refused(&self) -> Failure {
         let mut states = self.0.subscribe();
         loop {

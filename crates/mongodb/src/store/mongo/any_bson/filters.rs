@@ -66,7 +66,7 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     Some(Bson::Boolean(answer))
 }
 
-/// Compares two binaries or numbers. Other types need no order, because the filters also check
+/// Compares two binary values or numbers. Other types need no order, because the filters also check
 /// types.
 fn order(left: Option<&Bson>, right: Option<&Bson>) -> Option<Ordering> {
     match (left?, right?) {
@@ -157,7 +157,7 @@ fn token() -> impl Strategy<Value = Token> {
 fn reservation() -> impl Strategy<Value = Option<Reservation>> {
     proptest::option::of((0..70_u64).prop_map(|seconds| Reservation {
         identity: identity(),
-        // The codec shortens a longer reservation.
+        // The codec limits reservations to this maximum.
         duration:
             std::time::Duration::from_secs(seconds).min(leasehold_core::election::RESERVATION_MAX),
     }))

@@ -51,8 +51,8 @@ impl ConnectedClient {
 }
 
 /// Time of the last login that a missing right caused, and the minimum interval until the next such
-/// login. The driver keeps connections of a dropped user, whose calls fail as if a right were
-/// missing.
+/// login. The driver keeps the connections of a user that was dropped; calls on these connections
+/// fail as if a right were missing.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
@@ -169,7 +169,8 @@ impl Deployment {
         Ok(connection)
     }
 
-    /// Returns the client if this runtime runs its tasks. Another runtime may have ended.
+    /// Returns the client if this runtime runs its tasks. A client on another runtime may be
+    /// unusable, because that runtime may have ended.
     fn current(&self) -> Option<ConnectedClient> {
         let runtime = Handle::current().id();
         let connection = lock(&self.connection).clone();
@@ -373,7 +374,7 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server. A refused server is verified by the next retry.
+            // The next call verifies the server; for a refused server, the next retry does.
             if !is_refused {
                 self.primary_changed();
             }

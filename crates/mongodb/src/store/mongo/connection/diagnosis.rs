@@ -1,4 +1,4 @@
-//! Diagnoses why connections to a server fail if the driver's error does not say so.
+//! Diagnoses why connections to a server fail if the driver's error does not show the cause.
 //!
 //! The driver's connect timeout includes name resolution, so an unresponsive nameserver (5 s) would
 //! prevent every connection. The timeout is extended only after a slow look-up, because a long

@@ -19,8 +19,8 @@ pub(in crate::store::mongo) enum Monitoring {
 }
 
 impl Monitoring {
-    /// With polling, an election is noticed at the first failed call, or at the latest one renewal
-    /// interval after the election.
+    /// With polling, an election is noticed when a call fails, or at most one renewal interval
+    /// after the election.
     pub(in crate::store::mongo) fn of_locks(timings: &Timings) -> Self {
         match timings.renew_interval() >= RENEWALS_MIN {
             true => Self::Checks,

@@ -128,7 +128,8 @@ impl Seeds {
         self.monitored && home.members.contains(address)
     }
 
-    /// Returns the address and description of each usable server of another deployment.
+    /// Returns the address and description of each server of another deployment, except servers
+    /// that the driver ignores ([`Relation::Unused`]).
     fn strangers(
         &self,
         home: &DeploymentId,

@@ -1,6 +1,7 @@
-//! Converts the lock document between BSON and [`LockDocument`], and builds expressions over both.
-//! Reading never panics, whatever the BSON. A document with another schema is foreign and never
-//! written to (I11), because [`ours`] matches exactly what [`read`] accepts as a lock.
+//! Converts the lock document between BSON and [`LockDocument`], and builds aggregation expressions
+//! over the stored document. Reading never panics, whatever the BSON. A document with another
+//! schema is foreign and never written to (I11), because [`ours`] matches exactly what [`read`]
+//! accepts as a lock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,7 +108,7 @@ fn slots(document: &Document) -> Result<u32, String> {
         Some(_) => number(document, "slots"),
     };
     let legal = slots.filter(|slots| *slots <= SLOTS_MAX);
-    legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
+    legal.ok_or_else(|| format!("its number of slots is not an integer from 0 to {SLOTS_MAX}"))
 }
 
 /// Returns the last owner of each slot. A returning owner gets the same slot if no other contender
@@ -126,7 +127,7 @@ fn entries(document: &Document, key: &str, now: Option<DateTime>) -> Result<Vec<
     let list = list(document, key)?.unwrap_or_default();
     let read = list.iter().map(|value| match value {
         Bson::Document(fields) => entry(fields, now).map_err(|why| format!("in its {key}: {why}")),
-        _ => Err(format!("its {key} are not all documents")),
+        _ => Err(format!("its {key} list has a non-document element")),
     });
     read.collect()
 }

@@ -111,7 +111,7 @@ fn with_slots(granted: Document, may_have_slots: bool) -> Document {
     doc! { "$let": { "vars": { "granted": granted }, "in": given } }
 }
 
-/// Like [`with_slots`], for a lock with slots. The entries are bound to `$$granted`.
+/// The result of [`with_slots`] for a lock with slots. The entries are bound to `$$granted`.
 fn numbered() -> Document {
     let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
     let owned = doc! { "$filter": {

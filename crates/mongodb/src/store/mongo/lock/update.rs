@@ -70,7 +70,7 @@ pub(super) fn write(
             let mut fields = stamped(*revision, now);
             fields.insert(MIN_HOLD, milliseconds(*min_hold));
             fields.insert(OVER, true);
-            // By the server's clock, because later readers compare it with that clock.
+            // Uses the server's clock, because readers compare the time with this clock.
             fields.insert(OVER_AT, "$$NOW");
             fields.extend(result);
             let keep = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };

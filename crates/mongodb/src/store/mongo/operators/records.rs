@@ -215,7 +215,7 @@ impl LeaseRecord {
         })
     }
 
-    /// Returns the action that has paused the lease. An edit of the document leaves no action.
+    /// Returns the action that has paused the lease. A pause by a manual edit has no action.
     pub fn pause(&self) -> Option<&ActionRecord> {
         let (pause, resume) = (ActionKind::Pause.as_str(), ActionKind::Resume.as_str());
         let mut newest = self.actions.iter().rev();

@@ -24,8 +24,8 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Leases without events for this long are read again, because the member behind the stream may be
-/// stale.
+/// Held leases without events for this long are read again, because the member behind the stream
+/// may be stale.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 const DOUBTED_MAX: usize = 1_000;
 
@@ -68,7 +68,7 @@ pub struct LiveView {
 }
 
 /// Time of MongoDB's last answer to a [`LiveView`]. While MongoDB answers, an open change stream
-/// updates the time at least about every 2 s, even if nothing changes. Shared by clones.
+/// updates the time every 2 s or more often, even if nothing changes. Shared by clones.
 #[derive(Debug, Clone, Default)]
 pub struct LastAnswer(Arc<AtomicU64>);
 
@@ -314,7 +314,8 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the leases without recent events. If the stream missed a renewal, reopens the stream.
+    /// Reads the held leases without recent events. If the stream missed a renewal, reopens the
+    /// stream.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {

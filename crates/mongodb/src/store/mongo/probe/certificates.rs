@@ -19,7 +19,8 @@ use crate::store::{Failure, RetryPolicy};
 
 /// A date after the expiry of all certificates: the last second of the year 9999.
 const LATE: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-/// Maximum number of dates to try. Each date is the expiry of the next certificate.
+/// Maximum number of dates to try. Each further date is the expiry of a certificate that would have
+/// expired by the previous date.
 const DATES_MAX: usize = 8;
 
 /// The authorities and the client certificate of a connection string.

@@ -168,7 +168,7 @@ fn a_server_that_the_driver_does_not_use_is_not_refused() {
     }
 }
 
-/// The set's primary is `a:1`. Only the id distinguishes it from other sets of this name.
+/// The set's primary is `a:1`. Only the id distinguishes this set from other sets of this name.
 const HOME: &str = "6b08f00000000000000000a1";
 const ELSEWHERE: &str = "6b08f00000000000000000b2";
 
@@ -385,8 +385,8 @@ fn a_reply_without_an_id_keeps_the_known_one_only_for_the_same_members() {
     assert_eq!(seeds.stranger(&home(), "a:1"), None);
 }
 
-/// A server that accepts a connection late and then never replies. The listener's queue is full
-/// until the client's kernel retransmits the SYN after a second.
+/// The server accepts a connection late and then never replies. The listener's queue is full until
+/// the client's kernel retransmits the SYN after a second.
 #[tokio::test]
 async fn a_server_that_is_slow_twice_is_asked_for_one_limit() {
     const LIMIT: Duration = Duration::from_secs(2);
