@@ -9,7 +9,7 @@ pub(super) struct PodEvent {
     pub(super) reason: &'static str,
     pub(super) action: &'static str,
     pub(super) warning: bool,
-    /// At most 1024 bytes; names and identities have at most 253.
+    /// At most 1024 bytes, because each name or identity has at most 253.
     pub(super) note: String,
 }
 

@@ -1,5 +1,6 @@
-//! Decides when to write the label, and which value, from the current status (level-triggered).
-//! Rewrites the label after a write of unknown outcome, until that write can no longer take effect.
+//! Decides from the current status (level-triggered) when to write the label and what value to
+//! write. After a write of unknown outcome, keeps rewriting the label until that write can no
+//! longer take effect.
 
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ pub(super) struct Reconciler {
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True from gaining leadership until `follower` is sent. That write ignores a pause that the
-    /// API server requested, because a step-down waits for the write.
+    /// True from the start of leadership until `follower` is sent. The write of `follower` ignores
+    /// a pause that the API server requested, because a step-down waits for the write.
     demotion_owed: bool,
     failures: u32,
 }
@@ -93,7 +94,8 @@ struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Retry {
     at: BootTime,
-    /// The value of the failed write. A different value is written immediately.
+    /// The value of the failed write. A different value is written immediately, unless the API
+    /// server requested the pause.
     label: Label,
     /// True if the API server requested the pause. A requested pause applies to both values.
     asked_for: bool,

@@ -210,7 +210,7 @@ impl Requests {
     }
 
     /// Patches `pods/status`, because the right to do so permits setting labels but not changing
-    /// images. The uid protects a later pod with the same name.
+    /// images. The uid keeps the patch from changing a later pod with the same name.
     fn patch_status(
         &self,
         name: &Name,

@@ -23,7 +23,7 @@ impl Randomness for KernelRandomness {
 }
 
 /// Returns the nanoseconds of both clocks and the number of earlier draws. The count matters
-/// because a clock may not advance between two draws. The wall clock decides nothing (I9).
+/// because a clock may not advance between two draws. No decision depends on the wall clock (I9).
 fn moment() -> [u128; 3] {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let wall = leasehold_clock::wall_now().duration_since(UNIX_EPOCH);

@@ -195,8 +195,8 @@ pub enum StoreEvent<W = Watch> {
     Failover(Result<FailoverSettings, Failure>),
 }
 
-/// The deployment that stores a document. Informational; reveals that two deployments store one
-/// lease.
+/// The deployment that stores a document. Informational: helps humans notice that two deployments
+/// store one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The kind of deployment.

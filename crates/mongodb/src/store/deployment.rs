@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// A deployment, as its servers describe it. Candidates on different deployments would both lead.
 ///
-/// Replica sets are recognized by id, name and a common member. The id alone does not suffice,
-/// because a copy of a set's data has the id too. If all members were replaced at once, the set
-/// would look like a different set.
+/// Two descriptions belong to one replica set if they have the same name, a common member, and, as
+/// far as known, the same id. The id alone does not suffice, because a copy of a set's data has the
+/// id too. If all members were replaced at once, the set would look like a different set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
     /// The set's name; `None` for a standalone server or the routers of a sharded cluster.

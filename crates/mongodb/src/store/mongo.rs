@@ -283,7 +283,7 @@ impl LeaseInner {
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
             && let Some(why) = newly_ignored(&mut lock(&self.ignored_request), lease)
         {
-            // Informational, so dropped if the queue is full.
+            // This event is informational, so it is dropped if the queue is full.
             let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
         }
         *lock(&self.newest) = document;

@@ -198,7 +198,7 @@ impl MongoLockStore {
     }
 }
 
-/// Returns the outcome of a write; without a document, the write matched none.
+/// Returns the outcome of a write; `None` means that the write matched no document.
 fn outcome(document: Option<&Document>) -> LockOutcome {
     document
         .map(read)

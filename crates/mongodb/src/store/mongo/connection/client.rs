@@ -281,7 +281,7 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // The driver's own retry could come too late for the election's timing.
+        // A retry by the driver could come too late for the election.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);

@@ -1,7 +1,8 @@
 //! The change stream of one claim. Its events are only hints, except majority-acknowledged grants.
 //!
-//! The stream matches the texts `granted` and `next`, so that renewals of others wake no waiter.
-//! The lists cannot be matched, because a shift changes `queue.0.claim`, `queue.1.claim`, ….
+//! The stream matches the texts `granted` and `next`, so that renewals by other owners do not wake
+//! waiters. The lists cannot be matched, because each shift of the queue changes `queue.0.claim`,
+//! `queue.1.claim`, ….
 
 use std::sync::Arc;
 

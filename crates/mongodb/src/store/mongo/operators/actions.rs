@@ -12,7 +12,8 @@ use leasehold_core::election::{Identity, Outcome, Randomness, Revision, Token};
 const ACTIONS_MAX: i32 = 20;
 pub(super) const RETIRE: &str = "retire";
 
-/// The random id of an action. After an unknown outcome, the operator searches for the id.
+/// The random id of an action. If the outcome is unknown, the operator searches the lease for this
+/// id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionId([u8; 16]);
 
