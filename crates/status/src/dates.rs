@@ -17,7 +17,7 @@ pub fn date(at: WallMillis) -> String {
     formatted(since_epoch(at))
 }
 
-/// Formats a date in RFC 3339 with seconds, for tables that also have a column for its age.
+/// Formats a date in RFC 3339 with seconds, for tables with a separate column for the age.
 pub fn date_in_seconds(at: WallMillis) -> String {
     in_seconds(since_epoch(at))
 }

@@ -59,7 +59,8 @@ const MODE: u32 = 0o755;
 const OPEN_ATTEMPTS_MAX: u32 = 8;
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
-/// A locked status directory. Each [`StatusDirectory::lock_handle`] also keeps the lock.
+/// A locked status directory. Each [`StatusDirectory::lock_handle`] also keeps the directory
+/// locked.
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
@@ -192,8 +193,8 @@ impl StatusDirectory {
         Ok(())
     }
 
-    /// Returns the owner of the claim record if it is neither this user nor root. The record then
-    /// proves nothing.
+    /// Returns the owner of the claim record if the owner is neither this user nor root. The record
+    /// then proves nothing.
     pub fn other_owner(&self) -> io::Result<Option<u32>> {
         let owner = self.claim.metadata()?.uid();
         Ok((!place::is_ours(owner)).then_some(owner))
@@ -349,7 +350,8 @@ pub fn roots() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the runtime directory of the user. The XDG specification ignores relative paths.
+/// Returns the runtime directory of the user. Ignores a relative path, as the XDG specification
+/// requires.
 fn user_root(variable: Option<OsString>) -> Option<PathBuf> {
     let root = variable.map(PathBuf::from);
     root.filter(|root| root.is_absolute())

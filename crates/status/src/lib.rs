@@ -23,8 +23,8 @@ pub struct StoreError {
 /// Condition for `/readyz` to return 200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyWhen {
-    /// The replica is ready once it has reached the store. Readiness by leadership would stall a
-    /// rolling update, because the new replica leads only after the old replica exits.
+    /// The replica is ready once it has reached the store. If readiness required leadership, a
+    /// rolling update would stall, because the new replica leads only after the old replica exits.
     Connected,
     /// The replica is ready only while it leads.
     Leader,

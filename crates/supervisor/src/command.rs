@@ -6,8 +6,8 @@
 //! 2. [`StandbyCommand::start`] passes the deadlines of the authority to the guard. The guard
 //!    executes the command only after it has received the deadlines, and only before they pass.
 //! 3. [`SupervisedCommand::extend`] moves the deadline after each acknowledged renewal, but never
-//!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL when the deadline or the grace
-//!    period ends.
+//!    after [`SupervisedCommand::lose`]. The guard sends SIGKILL at the newest `kill_at`, or when
+//!    the grace period of a stop request ends, whichever is first.
 //! 4. The caller releases the authority only after [`CommandEvent::Gone`].
 
 use std::ffi::OsString;
@@ -31,12 +31,12 @@ use leasehold_guard::{
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
-/// A command counts as stuck if it still runs this long after SIGKILL is due and `loss_grace` has
-/// passed. Killed processes exit within milliseconds, unless in uninterruptible sleep or protected
-/// from signals.
+/// A command counts as stuck if it still runs when `loss_grace` and this time have passed since
+/// SIGKILL was due. Killed processes exit within milliseconds, unless in uninterruptible sleep or
+/// protected from signals.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The absence of a guard is reported after this time without a connection.
+/// If no guard is connected for this time, its absence is reported.
 const GUARD_MISSED_AFTER: Duration = Duration::from_secs(5);
 
 /// Maximum time to read the guard's report after this process was frozen.
@@ -99,8 +99,8 @@ impl StandbyCommand {
         }
     }
 
-    /// Waits for the next change of the guard. Without a socket, starts the guard after `pause`.
-    /// Cancel safe.
+    /// Waits for the next change of the guard. Without a socket, starts a missing guard after
+    /// `pause`. Cancel safe.
     pub async fn change(&mut self, pause: Duration) -> GuardChange {
         match (&self.socket, &self.guard) {
             (None, Some(_)) => std::future::pending().await,
@@ -364,9 +364,9 @@ impl SupervisedCommand {
         }
     }
 
-    /// Returns the time at which the command counts as stuck: `loss_grace` and [`CONFIRMED_WITHIN`]
-    /// after SIGKILL. The processes that the command left behind get SIGKILL after their own grace
-    /// period.
+    /// Returns the time at which the command counts as stuck: `loss_grace` plus
+    /// [`CONFIRMED_WITHIN`] after SIGKILL is due. The processes that the command left behind get
+    /// SIGKILL after their own grace period.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;

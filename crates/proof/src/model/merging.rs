@@ -11,8 +11,8 @@ fn forms_of_successors<M: Model>(
     model.next_states(state).iter().map(form).collect()
 }
 
-/// Explores `states` states without merging. Returns the number of states whose form an earlier
-/// state had. Fails if states with equal forms have successors with different forms.
+/// Explores `states` states without merging. Returns how many states had the form of an earlier
+/// state. Fails if states with equal forms have successors with different forms.
 pub(super) fn merged<M: Model>(
     model: &M,
     states: usize,
@@ -36,8 +36,8 @@ where
         } else {
             successors.insert(form(&world), forms);
         }
-        // Follow a few successors of each state even if their forms are known, so that different
-        // long runs reach equal forms.
+        // Follow a few successors of each state even if their forms are known, so that some long
+        // runs reach equal forms on different paths.
         let mut next = model.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

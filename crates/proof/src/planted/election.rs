@@ -116,12 +116,12 @@ mutations! {
         "acquire and takeover match only the revision that was seen",
     /// Acquire and takeover match a document whose token the sender has not seen.
     TokenNotCompared:
-        "acquire and takeover match only a lower token than their own",
+        "acquire and takeover match only a token that is lower than their own",
     /// A follower applies events to a document that it read before it opened the stream.
     DocumentKeptOverGap:
         "an event is applied only to a document that was seen after the stream was opened",
     /// A change stream reports only writes that follow its opening. The follower then misses an
-    /// earlier write if no majority has this write at the follower's next read.
+    /// earlier write that is not yet majority-committed at the follower's next read.
     StreamFromItsOpening:
         "a stream also reports the writes that were not majority-committed when it was opened",
     /// An acquisition inserts the document if it is missing.
@@ -186,7 +186,7 @@ mutations! {
     OldOrderObeyed:
         "a guard that connects again applies no order of an earlier connection",
     TwoGuardsOrdered:
-        "a daemon uses one guard at a time, from whichever pod",
+        "a daemon uses one guard at a time, whichever pod it is in",
     /// The connection of any guard counts as proof that the workload of another guard is gone.
     AnyGuardProves:
         "a guard that connects again proves only the end of its own workload",
@@ -231,7 +231,7 @@ mutations! {
     StopUnbounded:
         "a step-down ends in time even if its workload survives SIGKILL",
     KilledCountsAsGone:
-        "a lease whose workload may still run expires and is not released",
+        "while its workload may still run, a lease is left to expire and is not released",
     AnyHookConfirms:
         "a hook that is not declared to stop the workload does not confirm that the workload has ended",
     /// A signal to step down arrives while an acquisition is in flight, and is lost.
@@ -248,13 +248,14 @@ mutations! {
     /// A hint carries a document, and the follower applies the document without a read.
     HintTrusted:
         "a hint causes a read, or an acquisition that matches only the released lease",
-    /// The reply to a release that the primary alone acknowledged counts as majority-committed.
+    /// The reply to a release counts as majority-committed although only the primary acknowledged
+    /// the release.
     PrimaryTrusted:
-        "the reply to a release that the primary alone acknowledged shows no document",
+        "a reply to a release that only the primary acknowledged shows no document",
     /// A leader declares its renewal interval with each renewal, although it writes no hints.
     DeclaredWithoutHints:
         "a holder declares its renewal interval only while it writes hints",
-    /// A candidate follows hints as soon as it may, although the holder writes none.
+    /// A candidate follows hints as soon as it has the right to, although the holder writes none.
     HintsOfNoneFollowed:
         "a follower follows hints only while the holder writes them",
     DroppedHintsKept:

@@ -77,7 +77,7 @@ crate::election::mutation::mutations! {
     ConfirmedWithoutPause:
         "a confirmation that finds no free slot is repeated after a pause",
     LeaveByClaim:
-        "a leave removes an entry only if the sender has sent its revision",
+        "a leave removes an entry only if the sender wrote the entry's revision",
     /// Ids come only from the generator. After a machine is copied, both copies draw the same ids.
     IdsOfGenerator:
         "ids are different on the copies of a machine",

@@ -35,7 +35,8 @@ impl<K: Copy> Driver<K> {
         });
     }
 
-    /// Removes an answered call, or returns `None` if the driver had already answered it.
+    /// Removes a call that is answered now, or returns `None` if the driver has already answered
+    /// it.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven<K>> {
         let index = self.0.iter().position(|driven| driven.call == call)?;
         Some(self.0.remove(index))

@@ -1,5 +1,5 @@
-//! A violated invariant. Each simulation has a directory `invariants/`, in which each file checks
-//! one invariant with a pure function and tests the function on inputs written by hand.
+//! A violated invariant. Each simulation has a directory `invariants/`. Its files check the
+//! invariants with pure functions, and test these functions on inputs written by hand.
 
 use std::fmt::Debug;
 

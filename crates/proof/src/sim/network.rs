@@ -216,7 +216,8 @@ impl<P: Calls> World<P> {
         self.acknowledge();
     }
 
-    /// Delivers an answer to the driver, unless the connection was cut meanwhile.
+    /// Delivers an answer to the driver. If the process is cut off from the store, it gets the
+    /// answer or an unknown outcome after the partition.
     fn answer(&mut self, process: usize, call: CallId, outcome: P::Outcome) {
         let cut_until = P::link(self, process).cut_until;
         if cut_until > self.now && outcome != P::FAILED {
@@ -228,8 +229,8 @@ impl<P: Calls> World<P> {
     }
 
     /// Makes another member primary at `no_primary_until`. The new primary keeps the first `kept`
-    /// uncommitted writes. Calls whose writes are lost get an unknown outcome after the delay that
-    /// `late` returns.
+    /// uncommitted writes. The calls that wait for a majority get an unknown outcome after the
+    /// delay that `late` returns.
     pub(super) fn replace_primary(
         &mut self,
         kept: usize,

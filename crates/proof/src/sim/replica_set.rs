@@ -2,7 +2,7 @@
 //! that has not noticed the election yet.
 //!
 //! A write changes the primary immediately, and is acknowledged once a majority has it. A failover
-//! discards the newest of the uncommitted writes.
+//! keeps the oldest uncommitted writes, or none, and discards the others.
 
 use std::collections::VecDeque;
 
@@ -202,8 +202,8 @@ impl<P: Protocol> ReplicaSet<P> {
     }
 
     /// Makes another member primary. The new primary keeps the first `kept` uncommitted writes.
-    /// Returns the calls whose writes are lost, and the sequence number that the new primary must
-    /// still replicate.
+    /// Returns the calls that waited for a majority, and the sequence number that the new primary
+    /// must still replicate.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

@@ -73,8 +73,9 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
     text
 }
 
-/// Returns the trace without long sequences of routine lines. One line replaces each sequence, but
-/// the routine lines next to other lines and at the end stay.
+/// Returns the trace without long sequences of routine lines. Keeps the first and last lines of
+/// each long sequence, and the whole sequence at the end of the trace. One line replaces the other
+/// lines of a sequence.
 fn shortened(trace: &[(u64, String)], routine: &[&str]) -> Vec<String> {
     let show =
         |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);

@@ -217,7 +217,8 @@ impl<P: Protocol> World<P> {
         P::check(self);
     }
 
-    /// Runs up to the time `end`, but only until a violation, or until `over` returns true.
+    /// Runs until the time `end`, until a violation, or until `over` returns true, whichever comes
+    /// first.
     pub(super) fn run_until(&mut self, end: u64, over: impl Fn(&Self) -> bool) {
         while self.now < end && self.violation.is_none() && !over(self) {
             self.step(end);

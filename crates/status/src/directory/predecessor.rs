@@ -33,8 +33,8 @@ pub enum Unproven {
 
 /// Waits for proof that no command runs under the claim, for at most `patience` or
 /// [`CHILD_AWAITED_MAX`], whichever is shorter. Returns `None` if there is proof, otherwise the
-/// reason why not. The caller holds the lock of `claim`, so the guards have exited, and their
-/// records no longer change.
+/// reason why there is none. The caller holds the lock of `claim`, so the guards have exited, and
+/// their records no longer change.
 pub(super) fn may_run(
     claim: &File,
     directory: &Path,

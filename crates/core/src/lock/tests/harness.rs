@@ -324,7 +324,7 @@ impl Fixture {
     pub(super) fn document(&self) -> &LockDocument {
         match &self.stored {
             FoundLock::Lock(lock) => lock,
-            other => panic!("{other:?} is no lock"),
+            other => panic!("{other:?} is not a lock"),
         }
     }
 

@@ -1,7 +1,7 @@
-//! Goal: no order of events within the bounds violates exclusion, the order of tokens, the
-//! completeness of grants, the order of the queue, or liveness. To show that the model would notice
-//! a violation, every case must reach its milestones. Moreover, the model must find two holders if
-//! the clock rates differ more than the protocol allows.
+//! Goal: no order of events within the bounds violates exclusion, the order of tokens, the rule
+//! that every possible grant is made, the order of the queue, or liveness. To show that the model
+//! would notice a violation, every case must reach its milestones. Moreover, the model must find
+//! two holders if the clock rates differ more than the protocol allows.
 
 use crate::lock::LockMode::Exclusive;
 use crate::proof::model::exploration::Case as _;

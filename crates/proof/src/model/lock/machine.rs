@@ -71,8 +71,8 @@ impl Stream {
     }
 }
 
-/// A contender takes remainders of a draw: modulo `JITTER` for the jitter, and modulo `SHORTENED`
-/// for the reduction of a delay, both in per mille.
+/// A contender computes two values from a draw, both in per mille: the jitter is the draw modulo
+/// `JITTER`, and the reduction of a delay is the draw modulo `SHORTENED`.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
 /// A draw whose two remainders are both in the middle of their ranges.
@@ -224,9 +224,9 @@ impl Machine {
             || self.stream.granted_revisions().any(|it| it == revision)
     }
 
-    /// Returns the notes without the parts that no longer matter, or `None` if all parts matter or
-    /// no process runs. `carried` returns true for a revision that a call in flight carries or an
-    /// undelivered event names.
+    /// Returns the notes without the parts that no longer matter, or `None` if all parts still
+    /// matter or if no process runs. `carried` returns true for a revision that a call in flight
+    /// carries or an undelivered event names.
     pub(crate) fn settled(
         &self,
         store: &Store,

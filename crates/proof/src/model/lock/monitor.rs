@@ -46,7 +46,7 @@ pub(crate) struct Monitor {
 struct Place {
     claim: Option<Claim>,
     there: bool,
-    /// True if the entry was removed after a majority had it.
+    /// True if the entry was majority-committed and was removed later.
     gone: bool,
 }
 
@@ -152,7 +152,7 @@ impl Monitor {
         self.succeeded |= is_recorded;
     }
 
-    /// Returns true if the process may report a release while a majority has this document.
+    /// Returns true if the process may report a release when this document is majority-committed.
     pub(crate) fn may_have_released(&self, committed: Option<&LockDocument>) -> bool {
         !self.succeeded || committed.is_some_and(|lock| !lock.successes.is_empty())
     }
@@ -390,7 +390,7 @@ impl Monitor {
         stored.any(|eviction| evictions_are_due::check(eviction).is_none())
     }
 
-    /// Returns true if the entry of this claim was removed after a majority had it.
+    /// Returns true if the entry of this claim was majority-committed and was removed later.
     pub(crate) fn saw_removed(&self, claim: Claim) -> bool {
         self.place.claim == Some(claim) && self.place.gone
     }

@@ -24,7 +24,7 @@ impl Planted {
 }
 
 /// Returns every planted bug of the locks that the model can detect. Each exploration is a part of
-/// a case or a separate small exploration, and passes without the bug.
+/// a case or a separate small exploration, and finds no violation without the bug.
 pub(crate) fn planted() -> Vec<Planted> {
     let none = Bounds::of(&TWO, 0, 0);
     let one = |kinds| Bounds::of(&TWO, 1, 0).with(kinds);

@@ -16,13 +16,13 @@ use crate::proof::model::lock::world::World;
 /// An event that some run must reach. An exploration without this event proves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
-    /// A join granted the lock to its own sender.
+    /// A join granted the lock to the process that sent it.
     Joined,
     /// A renewal confirmed a grant.
     Confirmed,
     /// A process had authority from a grant before it confirmed the grant.
     HeldByGrant,
-    /// An eviction granted the lock to its own sender.
+    /// An eviction granted the lock to the process that sent it.
     TakenOver,
     /// A call timed out, and its late reply granted authority.
     LateAcquisition,
@@ -141,7 +141,7 @@ impl Model for Exploration {
             "I6",
             "grants are complete",
             "no entry overtakes",
-            "the number of slots stays",
+            "the number of slots stays fixed",
             "each slot has one holder",
             "places are kept",
             "abandoned places are freed",

@@ -20,7 +20,7 @@ use kept::KeptPlace;
 
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// The canonical form omits the ticks, because it contains only times relative to now.
+    /// The canonical form contains only times relative to now, and therefore omits the ticks.
     pub(crate) ticks: u64,
     /// Number of random ids and call numbers drawn so far. The canonical form omits it.
     pub(crate) drawn: u64,

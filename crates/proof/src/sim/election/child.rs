@@ -23,7 +23,7 @@ pub(super) struct Life {
     /// the leader only after the guard's lock is free, and not at all if the leader changed its
     /// user.
     pub(super) outlives_guard: u64,
-    /// Time that the processes survive SIGKILL, usually zero.
+    /// Time that the processes continue to run after SIGKILL, usually zero.
     pub(super) survives: u64,
     pub(super) survived: bool,
 }
@@ -68,8 +68,8 @@ pub(super) enum Child {
 pub(super) const LINGER: Duration = Duration::from_millis(700);
 
 impl World {
-    /// Draws the life of a child that gets no SIGKILL. Every random value is drawn even if no fault
-    /// needs it, so that disabling a fault does not change the later values.
+    /// Draws the life that a child has unless it is killed. Every random value is drawn even if no
+    /// fault needs it, so that disabling a fault does not change the later values.
     pub(super) fn drawn_life(&mut self) -> Life {
         let rng = &mut self.own.guard_dice;
         let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));

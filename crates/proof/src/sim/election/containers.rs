@@ -28,7 +28,7 @@ const CONNECTS_MAX: u64 = 500 * MS;
 /// Maximum time until a process notices an order, an exit, or the closing of a connection.
 const NOTICED_MAX: u64 = 20 * MS;
 
-/// A container with a guard. It restarts under the same number.
+/// A container with a guard. Keeps its number when it restarts.
 #[derive(Debug, Clone)]
 pub(super) struct Container {
     pub(super) machine: usize,
@@ -36,7 +36,7 @@ pub(super) struct Container {
     pub(super) runs: bool,
     pub(super) frozen_until: u64,
     pub(super) connection: Option<Connection>,
-    /// The guard of the last order, until this guard has released the claim lock.
+    /// The guard that received the last order; `None` once this guard has released the claim lock.
     pub(super) guard: Option<usize>,
     ordered_last: Option<usize>,
     pub(super) restarts: u32,
@@ -53,8 +53,8 @@ pub(super) struct Connection {
 }
 
 impl World {
-    /// Adds the guards of a new directory. In a third of all cases, the guard of another pod uses
-    /// the same volume.
+    /// Adds the guards of a new directory. In a third of all cases, a guard in another pod uses the
+    /// same volume.
     pub(super) fn furnish(&mut self, directory: usize) {
         let machine = self.own.directories[directory].machine;
         if !self.machines[machine].contained {
@@ -160,7 +160,7 @@ impl World {
         self.tell_health(daemon);
     }
 
-    /// Passes an order to start the workload to the guard of this daemon.
+    /// Orders the guard of this daemon to start the workload.
     pub(super) fn order_container(&mut self, process: usize, token: Token, terms: Terms) {
         let claim = self.processes[process].facts.of_token(token);
         let order = (claim.expect("it leads").claim, token, terms);
@@ -189,8 +189,8 @@ impl World {
         }
     }
 
-    /// Sends an order over a connection that the guard has closed, before the daemon notices the
-    /// closing.
+    /// Sends an order over a connection that the guard has closed. The daemon has not noticed yet
+    /// that the connection is closed.
     fn order_lost(&mut self, process: usize, order: (Claim, Token, Terms), closed: Connection) {
         self.coverage.hit(Hit::Path(Path::OrderLost));
         let container = &self.own.containers[closed.peer];
@@ -206,7 +206,7 @@ impl World {
         self.notice_exit(g);
     }
 
-    /// Records the guard of an order that a container has received.
+    /// Records that a container has received an order, and the order's guard.
     pub(super) fn ordered(&mut self, c: usize, g: usize) {
         self.own.containers[c].guard = Some(g);
         self.own.containers[c].ordered_last = Some(g);

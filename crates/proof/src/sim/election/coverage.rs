@@ -62,7 +62,7 @@ closed! {
         ProvenDead => "a candidate takes over the claim of a process that provably exited",
         WentBackBelieved => "a linearizable read confirms that the store went back",
         WentBackRefuted => "a linearizable read shows that the store did not go back",
-        ReservationUsed => "the candidate of a reservation acquires the lease",
+        ReservationUsed => "the candidate that the lease is reserved for acquires it",
         ReservationWaited => "another candidate acquires the lease after a reservation",
         HintsDeclaredLate => "a leader begins to write hints during its leadership",
         ReleaseAnnounced => "a candidate acquires a lease because a hint announces its release",

@@ -12,13 +12,13 @@ faults! {
     Freeze,
     /// A process stops between a decision and its effects.
     Stall,
-    /// Clocks run at different rates, within the ratio.
+    /// Clocks run at different rates, within the permitted ratio.
     Drift,
     /// A machine sleeps: CLOCK_BOOTTIME continues, CLOCK_MONOTONIC does not.
     Suspend,
-    /// A wall clock is set.
+    /// A wall clock is set to another time.
     WallJump,
-    /// The primary fails; writes that are not majority-committed are lost, or kept at random.
+    /// The primary fails; a random part of the writes that are not majority-committed is lost.
     Failover,
     /// The primary is deposed and continues to answer some clients for a while.
     Deposed,
@@ -40,13 +40,13 @@ faults! {
     NoStreams,
     /// The driver reports a new primary although the primary has not changed.
     PrimaryChanged,
-    /// A process is killed and starts again on its directory.
+    /// A process is killed and starts again with its directory.
     Restart,
     /// A process is killed and starts again without its directory.
     RestartWiped,
-    /// A process is killed and starts again on a copy of its directory.
+    /// A process is killed and starts again with a copy of its directory.
     RestartCopied,
-    /// A directory is copied while its process runs, and another process starts on the copy,
+    /// A directory is copied while its process runs, and another process starts with the copy,
     /// possibly on another machine where the file has an equal inode number.
     CopiedAlive,
     /// A machine reboots.
@@ -73,7 +73,8 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
-    /// An operator acts exactly when a candidate adopts an acquisition of unknown outcome.
+    /// An operator acts at about the time when a candidate adopts an acquisition of unknown
+    /// outcome.
     Meddling,
     /// SIGUSR1.
     Signal,
@@ -93,7 +94,7 @@ faults! {
     WorkloadSilent,
     /// A workload is unhealthy for a while.
     Unhealthy,
-    /// Candidates run their workload themselves, each under a guard.
+    /// Candidates run their workloads as supervised children, each under a guard.
     Supervised,
     /// A guard is frozen for a while, or starts late.
     GuardFrozen,
@@ -232,7 +233,8 @@ impl Faults {
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 
-    /// Adds hints to two thirds of all runs, with about two thirds of their faults.
+    /// Adds hints to two thirds of all runs, and to each of these runs about two thirds of the
+    /// faults of hints.
     pub(super) fn hinted(self, seed: u64) -> Self {
         let mut rng = Rng::new(seed, 16);
         let hints = !rng.one_in(3);

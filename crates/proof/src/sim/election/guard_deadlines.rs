@@ -120,7 +120,7 @@ impl World {
         self.found(bounded::check(bounded::Start { lasts }));
     }
 
-    /// Checks that a guard had no time to act if its daemon considers the guard late.
+    /// Called when a daemon considers its guard late: checks that the guard had no time to act.
     pub(super) fn check_late_guard(&mut self, g: usize) {
         let thaws = self.guard_thaws_at(g).max(self.own.guards[g].told_at);
         let runs = self.running_since(thaws);

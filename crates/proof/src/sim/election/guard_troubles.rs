@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// Marks the guards of a daemon that has exited. Its exit closed the daemon's end of the
+    /// Marks the guards of a daemon that has exited. The exit closed the daemon's end of the
     /// sockets.
     pub(super) fn orphan_guards(&mut self, process: usize) {
         self.disconnect(process);

@@ -63,7 +63,7 @@ pub(super) struct Guard {
     /// The child must be gone by this time, even if a later record extends the deadline. The guard
     /// sets this time when its newest deadline has passed.
     pub(super) passed: Option<BootTime>,
-    /// The result of `World::renewed_for` when the guard set `passed`.
+    /// The value that `World::renewed_for` returned when the guard set `passed`.
     pub(super) renewed_for: Option<Duration>,
     /// At the guard's last check: whether the child had received a stop signal, and whether it had
     /// received SIGKILL.
@@ -415,7 +415,7 @@ impl World {
         self.own.children.push(started);
     }
 
-    /// Schedules a report to the daemon. The report arrives once both guard and daemon run.
+    /// Schedules a report to the daemon. A frozen guard sends the report after it thaws.
     pub(super) fn report(&mut self, g: usize, gone: bool) {
         let latency = self.own.guard_dice.between(1, LATENCY_MAX);
         let at = self.now.max(self.guard_thaws_at(g)) + latency;

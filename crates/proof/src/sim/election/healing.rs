@@ -61,7 +61,7 @@ impl World {
         }
         self.use_new_primary();
         for process in self.live.clone() {
-            // A stale stream stays stale, and no event reports that.
+            // A stale stream stays stale, and no event informs the process.
             if !self.processes[process].stream.stale {
                 self.stream_ends(process);
                 self.input(process, Class::News, Input::PrimaryChanged);

@@ -186,8 +186,8 @@ impl World {
         }
     }
 
-    /// Writes a hint after an operator's write. Some operators have an earlier version, which
-    /// writes no hints.
+    /// Writes a hint after an operator's write. Some operators use an earlier version, which writes
+    /// no hints.
     pub(super) fn hint_of_operator(&mut self) {
         if !self.own.hints.dice.one_in(4) || self.calm {
             let at = self.now + self.own.hints.dice.between(3, 6) * MS;
@@ -327,8 +327,8 @@ impl World {
         self.found(timely::check_handoff(after));
     }
 
-    /// Kills the leader. A follower that reads each renewal on time must take over when the lease
-    /// has expired, because the run contains no other cause of delay.
+    /// Kills the leader. A follower that reads each renewal on time must take over soon after the
+    /// lease has expired, because nothing else in the run causes a delay.
     fn kill_leader_read_in_phase(&mut self) {
         let Some(leader) = self.timely_leader() else {
             return;

@@ -354,9 +354,10 @@ impl World {
         }
     }
 
-    /// Makes an operator pause the lease or make a request exactly when a candidate adopts an
-    /// acquisition of unknown outcome. In half of the cases, the candidate also gets the shortest
-    /// durations, and its process freezes for longer than these durations permit.
+    /// In half of all cases, makes an operator pause the lease or make a request within 10 ms after
+    /// a candidate adopts an acquisition of unknown outcome. In half of these cases, the candidate
+    /// also gets the shortest durations, and its process freezes for longer than these durations
+    /// permit.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut rng = Rng::new(chance, 8);
         if rng.one_in(2) {
@@ -382,8 +383,8 @@ impl World {
         }
     }
 
-    /// Delivers a signal during an acquisition, or delays the acquisition and restores its expected
-    /// document just before the store applies the acquisition. Returns the delay.
+    /// Delivers a signal during an acquisition, or delays the acquisition and restores the document
+    /// that it expects just before the store applies it. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,

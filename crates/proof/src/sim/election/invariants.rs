@@ -1,6 +1,6 @@
-//! The invariants that must hold after every step. Each file checks one invariant with a small pure
-//! function, and tests the function on inputs written by hand. `docs/protocol.md` defines the
-//! numbers of the invariants.
+//! The invariants that must hold after every step. Each file checks one invariant, or a part of it,
+//! with small pure functions, and tests them on inputs written by hand. `docs/protocol.md` defines
+//! the numbers of the invariants.
 
 use std::time::Duration;
 

@@ -21,8 +21,8 @@ pub(super) struct Neighbour {
     /// True if the workload reads the status file; false if the workload asks over HTTP.
     reads_file: bool,
     works: Option<(Claim, Token)>,
-    /// The token whose end the workload confirmed last. The workload does not start again under
-    /// this token.
+    /// The token of the leadership whose end the workload confirmed last. The workload does not
+    /// start again under this token.
     confirmed: Option<Token>,
     looked_at: u64,
 }

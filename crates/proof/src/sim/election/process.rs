@@ -86,7 +86,7 @@ pub(super) struct Process {
     pub(super) holder_leaves_none: bool,
     /// True if the process found the collection of hints when it last opened a stream.
     pub(super) hints_usable: bool,
-    /// The newest release that its hint will announce, with its call.
+    /// The newest release that a hint will announce, with the call of the release.
     pub(super) announced: Option<(CallId, Released)>,
     /// The renewal interval of the last stored acquisition. A reload does not change it.
     pub(super) tenure_interval: Option<Duration>,
@@ -109,8 +109,8 @@ pub(super) struct Process {
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     pub(super) hearing: Hearing,
-    /// True if the process led after its last turn. The value is stored, because a planted bug
-    /// breaks the clock.
+    /// True if the process led after its last turn. The value is stored, because the clock depends
+    /// on it with the planted bug `ServerClock`.
     pub(super) leads_now: bool,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn timings(choice: u64) -> Timings {
         3 => TimingSettings::of_millis([8_000, 5_000, 700, 300, 1_000, 1_000]),
         _ => TimingSettings::of_millis([40_000, 30_000, 5_000, 1_000, 3_000, 3_000]),
     };
-    Timings::new(settings).expect("the durations keep the rules")
+    Timings::new(settings).expect("the durations follow the rules")
 }
 
 pub(super) const LEASE_MAX: Duration = Duration::from_secs(40);
@@ -164,8 +164,8 @@ impl Process {
             releases_predecessor: machine.releases_predecessor,
             stands_by: machine.stands_by,
             priority: machine.priority,
-            // Like earlier versions, machines with an odd boot number do not align renewals with
-            // slots.
+            // Candidates on machines with an odd boot number do not align renewals with slots, like
+            // candidates of earlier versions.
             shared_clock_offset: machine.boot.is_multiple_of(2).then_some(Duration::ZERO),
         };
         let election = Election::new(candidate, now, random.at(now));

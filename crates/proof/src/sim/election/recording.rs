@@ -52,7 +52,8 @@ impl Guard {
         }
     }
 
-    /// Returns true if the guard itself waits for the record, which is a planted bug.
+    /// Returns true if the guard itself waits for the record, which happens only with a planted
+    /// bug.
     pub(super) fn waits_for_record(&self) -> bool {
         planted!(RecordBlocksGuard) && self.shim().is_some()
     }

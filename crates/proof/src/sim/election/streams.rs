@@ -145,8 +145,8 @@ impl World {
         self.beats_at(self.now + BEAT, process, opening);
     }
 
-    /// Reports the changes between the read that set the stream's start time and the opening of the
-    /// stream.
+    /// Reports the newest change if it happened between the read that set the stream's start time
+    /// and the opening of the stream.
     fn repeat_since_its_read(&mut self, process: usize) {
         let since = self
             .now

@@ -73,7 +73,7 @@ enum Changed {
     Nothing,
     /// The store performs this operation instead.
     Operation(LockOperation),
-    /// The document was already changed.
+    /// The planted bug has already changed the document.
     Done,
 }
 

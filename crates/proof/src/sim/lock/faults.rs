@@ -6,7 +6,7 @@ pub(super) const RUN: u64 = 240 * SECOND;
 
 faults! {
     of calls,
-    /// The primary fails; writes that no majority has are lost, or kept at random.
+    /// The primary fails; a random part of the writes that are not majority-committed is lost.
     Failover,
     /// The primary is deposed and keeps answering some clients for a while.
     Deposed,
@@ -18,7 +18,7 @@ faults! {
     Freeze,
     /// A process is killed; later another process starts.
     Kill,
-    /// Clocks run at different rates, within the ratio.
+    /// Clocks run at different rates, within the permitted ratio.
     Drift,
     /// A change stream breaks.
     StreamLost,

@@ -69,7 +69,7 @@ fn leave(number: u8) -> LockOperation {
 fn document(stored: &FoundLock) -> &LockDocument {
     match stored {
         FoundLock::Lock(lock) => lock,
-        other => panic!("{other:?} is no lock"),
+        other => panic!("{other:?} is not a lock"),
     }
 }
 
@@ -354,7 +354,7 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
     by("d", &mut stored, &join(5, EntryMode::Slot, 3));
     by("b", &mut stored, &join(6, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(4, Some(2)), (5, Some(0)), (6, Some(1))]);
-    // Another owner has taken the slot meanwhile.
+    // In the meantime, another owner has taken the slot.
     perform(&mut stored, &leave(4));
     by("a", &mut stored, &join(7, EntryMode::Slot, 3));
     assert_eq!(slots(&stored), [(5, Some(0)), (6, Some(1)), (7, Some(2))]);

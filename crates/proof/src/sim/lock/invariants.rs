@@ -1,5 +1,5 @@
 //! Invariants that must hold after every step. Each file checks one topic with small pure
-//! functions, and tests them on inputs written by hand.
+//! functions, and tests the functions on inputs written by hand.
 
 pub(crate) mod authority_from_acknowledged_writes;
 pub(crate) mod calls_are_paced;

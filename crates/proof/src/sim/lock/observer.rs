@@ -164,14 +164,14 @@ impl World {
         }
     }
 
-    /// Forgets the entry of a process that gives up before its work began, because the minimum hold
-    /// does not apply to this entry.
+    /// Forgets the entry of a process that gives up before its work begins, because the minimum
+    /// hold does not apply to this entry.
     pub(super) fn forget_place(&mut self, claim: Claim) {
         self.own.observer.places.remove(&claim);
     }
 
-    /// Checks that acquired entries are removed only after their minimum hold. An older version has
-    /// no minimum hold.
+    /// Checks that acquired entries are removed only after their minimum hold. Older versions do
+    /// not know the minimum hold.
     fn check_places(&mut self, by: usize, before: &LockDocument, after: &LockDocument) {
         let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
         let places = &self.own.observer.places;
@@ -246,8 +246,8 @@ impl World {
         }
     }
 
-    /// Checks the eviction of an entry. On a forked machine, the owner is the twin that wrote the
-    /// entry's revision.
+    /// Checks that the evicted entry was not live. On a forked machine, the owner is the twin that
+    /// wrote the entry's revision.
     fn check_eviction(&mut self, evicted: EntryVersion) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
@@ -417,8 +417,8 @@ impl World {
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
                 // The first of these jobs may have received the entry in a reply that was
-                // concurrent with an eviction of the entry. Therefore, only the second job must
-                // evict the entry.
+                // concurrent with an eviction of the entry. Therefore, the check requires the
+                // eviction only from the second job.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

@@ -133,7 +133,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     };
     let tokens = |found: &FoundLock| match found {
         FoundLock::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),
-        other => panic!("{other:?} is no lock"),
+        other => panic!("{other:?} is not a lock"),
     };
     let mut by_older = before.clone();
     let performed = apply(&mut by_older, by, &leave);

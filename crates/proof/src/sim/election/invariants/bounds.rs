@@ -1,4 +1,4 @@
-//! I11: every queue and every message has a bound, no write replaces a foreign document, and only a
+//! I11: every queue and every message is bounded, no write replaces a foreign document, and only a
 //! create operation creates a document.
 
 use super::{Violation, require, with};

@@ -1,6 +1,6 @@
-//! A process that finds its own ended claim in the store releases it, or takes over from it. The
-//! process repeats a release until it knows the outcome (*The holder* and *Losing leadership* in
-//! `docs/protocol.md`).
+//! A process that finds its own ended claim in the store releases the claim, or takes over from it.
+//! The process repeats a release until it knows the outcome (*The holder* and *Losing leadership*
+//! in `docs/protocol.md`).
 
 use super::{Violation, explain};
 

@@ -49,7 +49,7 @@ fn obstacle(write: &Write<'_>) -> Option<&'static str> {
     let all = [
         (lease.paused, "the lease is paused"),
         (write.foreign, "the document is foreign"),
-        (write.stays_out, "the candidate was asked to step down"),
+        (write.stays_out, "the candidate is in a cooldown"),
         (write.unhealthy, "the candidate's workload is unhealthy"),
         (reserved, "the lease is reserved for another candidate"),
         (held, "the holder has not expired"),

@@ -1,8 +1,9 @@
 //! A leader that must stop in a turn has no authority after this turn. The leader must stop after
 //! any of these inputs: a rejection of its newest renewal; a reply to this renewal that shows a
-//! pause or a request with the leader's token; a document that is older than before; an unhealthy
-//! workload; a signal since the acquisition was sent (*Outcomes*, *Requests*, *The store went back*
-//! and *The workload's health* in `docs/protocol.md`).
+//! pause or a request with the leader's token; a document that shows that the store was rolled
+//! back; an unhealthy workload; a signal to step down that arrived after the acquisition was sent
+//! (*Outcomes*, *Requests*, *The store went back* and *The workload's health* in
+//! `docs/protocol.md`).
 
 use super::{Violation, require, with};
 

@@ -36,8 +36,7 @@ pub(crate) fn check_preferred(to: Preferred) -> Option<Violation> {
     require(preferred, "preference is bounded", &to)
 }
 
-/// Checks a registration by the priorities of the previous standby, if any, and of the new
-/// standby.
+/// Checks that a new standby has a higher priority than the previous standby, if there was one.
 pub(crate) fn check_registration(before: Option<u32>, after: u32) -> Option<Violation> {
     let higher = before.is_none_or(|before| before < after);
     require(higher, "preference is bounded", &(before, after))

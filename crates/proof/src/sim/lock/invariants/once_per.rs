@@ -1,6 +1,6 @@
 //! After a recorded success, the work does not begin again within its period. Only a success of the
-//! work is recorded. A success dated in the future skips the work for at most one period before and
-//! after its date.
+//! work is recorded. Because of a success dated in the future, the work is skipped for at most one
+//! period before and after that date.
 //!
 //! The checks do not know which of several readings of the store's clock a reply used. They accept
 //! the age of a success at any of these readings.
@@ -34,7 +34,7 @@ pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option
     })
 }
 
-/// Returns true if a success with this date skips work at one of these readings.
+/// Returns true if a success with this date justifies a skip at one of these readings.
 pub(crate) fn skips(dated: Duration, readings: &Readings, period: Duration) -> bool {
     readings.iter().any(|it| {
         let nearest = dated.clamp(*it.start(), *it.end());

@@ -1,5 +1,5 @@
-//! A contender reports a release only if its leave was applied and recorded the success of its
-//! work.
+//! A contender reports a release only if its leave was applied or an earlier leave was not
+//! answered. If its work succeeded, the success must be recorded.
 
 use super::{Violation, require};
 
