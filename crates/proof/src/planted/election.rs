@@ -105,7 +105,7 @@ mutations! {
     OwnDuration:
         "a contender waits for the duration that the holder declared",
     TimingsReloaded:
-        "reloaded timings apply from the next claim",
+        "reloaded timings apply from the next claim on",
     UnknownAsApplied:
         "an unknown outcome extends nothing",
     UnknownAsFailed:

@@ -98,8 +98,9 @@ impl<P: Protocol> ReplicaSet<P> {
         self.deposed = None;
     }
 
-    /// Applies a call at a member. `read` answers a read. `apply` answers a write, and returns the
-    /// write if its filter matched. Also returns the sequence number to replicate, if any.
+    /// Applies a call at a member. `read` computes the answer to a read. `apply` computes the
+    /// answer to a write, and returns the write if its filter matched. Also returns the sequence
+    /// number to replicate, if any.
     pub(super) fn land(
         &mut self,
         (access, weak): (Access, Weak),

@@ -148,7 +148,7 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Names the kind of file that is in the way, if the error reveals it.
+/// Returns an error that names the kind of file in the way, if `error` shows which kind it is.
 fn in_place_of(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => in_the_way("a symbolic link"),

@@ -1,4 +1,4 @@
-//! The planted bugs that the model finds, and the exploration that finds each.
+//! The planted bugs that the model finds, each with the exploration that finds it.
 
 use std::time::Duration;
 

@@ -392,8 +392,8 @@ impl World {
         }
     }
 
-    /// Replicates the primary's writes to a majority, acknowledges the lagging writes, and sends
-    /// events to the change streams.
+    /// Replicates the primary's writes to a majority, acknowledges the writes that waited for the
+    /// majority, and sends events to the change streams.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;

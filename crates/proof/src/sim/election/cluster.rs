@@ -66,7 +66,8 @@ pub(super) struct Machine {
 }
 
 /// A forked machine. Both twins own the writes that were sent before the fork. Both may therefore
-/// lead under each listed claim until the listed instant of their shared clock.
+/// lead under each of these claims until the instant listed with it, on the clock that both twins
+/// share.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,

@@ -40,7 +40,8 @@ pub(super) struct RecoveredState {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
-    /// The highest token that `lease_longest` covers. Only the observer uses this token.
+    /// The highest token whose lease duration was considered for `lease_longest`. Only the observer
+    /// uses this token.
     pub(super) informed: Token,
 }
 

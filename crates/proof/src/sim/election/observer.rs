@@ -44,8 +44,8 @@ pub(super) struct ClaimFacts {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
-    /// The highest token whose lease duration the process has seen or its status directory
-    /// contains.
+    /// The highest token whose lease duration the process has seen or has read from its status
+    /// directory.
     pub(super) informed: Token,
     /// The newest committed state that the process has seen since its start, by its position in
     /// the order of commits.

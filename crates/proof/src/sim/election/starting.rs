@@ -64,7 +64,7 @@ impl World {
         machine.ready_late = ready_late && self.faults.has(Fault::Unhealthy);
     }
 
-    /// Makes the workload of a new process become ready a moment after the start.
+    /// Makes the workload of a new process become ready some time after the start.
     fn gets_ready(&mut self, process: usize, mut rng: Rng) {
         let within = [200, 3_000, 60_000][rng.index(3)];
         let at = self.now + rng.between(1, within) * MS;
@@ -104,7 +104,8 @@ impl World {
         });
     }
 
-    /// In half of all cases, starts a witness soon after the process on a directory was killed.
+    /// In half of all cases, starts a witness soon after the process that uses a directory was
+    /// killed.
     pub(super) fn may_witness(&mut self, rng: &mut Rng, machine: usize, directory: usize) {
         if rng.one_in(2) {
             let soon = self.now + rng.between(1, 300) * MS;

@@ -330,7 +330,7 @@ impl Ledger {
         self.leave_unanswered || leaves.count() > 1
     }
 
-    /// Returns true if an entry of this claim may stay in the document when the process ends now.
+    /// Returns true if an entry of this claim may stay in the document if the process ends now.
     pub(super) fn leaves_behind(
         &self,
         claim: Claim,
