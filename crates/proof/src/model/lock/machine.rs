@@ -188,8 +188,9 @@ impl Machine {
     }
 
     /// Returns true if the call can have no further effect. A read or an answered write is over
-    /// once its answer would be too late. A delayed write is over once its filter can no longer
-    /// match and its sender would ignore the rejection.
+    /// once its answer would be too late. A delayed renewal, `keep` or eviction is over once its
+    /// filter can no longer match and its sender would ignore the rejection. Other delayed writes
+    /// are never over.
     pub(crate) fn is_over(&self, call: &Call, ticks: u64, storable: &Live) -> bool {
         if call.waiting {
             return false;

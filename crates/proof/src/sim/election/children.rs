@@ -128,8 +128,8 @@ impl World {
         self.coverage.hit_if(slept, Hit::Path(Path::ChildLate));
     }
 
-    /// Returns true if a child of an earlier claim of this process runs. Until the child exits,
-    /// the process must not release the earlier claim, and no other claim may lead.
+    /// Returns true if a child of this process runs. Until the child of a claim exits, the process
+    /// must not release this claim, and no other claim may lead.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }

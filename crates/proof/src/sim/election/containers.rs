@@ -312,8 +312,9 @@ impl World {
         }
     }
 
-    /// Handles the end of a guard's child. The guard reports the end, records the end, releases the
-    /// lock, and connects again.
+    /// Handles the end of a guard's child. The guard reports and records the end. If the child
+    /// exited by itself, the container then ends; otherwise, the guard releases the lock and
+    /// connects again.
     pub(super) fn end_order(&mut self, g: usize, c: usize) {
         let guard = &mut self.own.guards[g];
         let directory = guard.directory;

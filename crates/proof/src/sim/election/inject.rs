@@ -278,7 +278,7 @@ impl World {
     }
 
     /// Repeats a revision with another claim, like a partial restore of the document. A follower
-    /// misses this change of leaders, because the revision that it sees is unchanged.
+    /// that compares only revisions misses this change of leaders.
     fn repeat_revision(&mut self, rng: &mut Rng) {
         let leads = |p: &usize| self.processes[*p].leads_now;
         let (leaders, followers): (Vec<usize>, Vec<usize>) =

@@ -19,14 +19,15 @@ pub(super) const ROUTINE: &[&str] = &[
     " read",
 ];
 
-/// Returns the text of an invariant's rule, as in `docs/protocol.md`.
+/// Returns the rule of an invariant, shortened from `docs/protocol.md`. Other rules are returned
+/// unchanged.
 pub(super) fn meaning(invariant: &'static str) -> &'static str {
     match invariant {
         "I1" => "at most one claim has authority at any instant",
         "I2" => "authority comes only from an acknowledged write, counted from before it was sent",
         "I3" => "the token grows with every acquisition and is never reused",
         "I4" => "file, HTTP and metrics say \"not leader\" by valid_until",
-        "I5" => "a supervised child is gone by its deadline",
+        "I5" => "a supervised child is gone by its deadline plus loss_grace",
         "I6" => "release only after the workload is gone",
         "I7" => "an unknown outcome never grants or extends authority",
         "I8" => "a follower writes only with a cause",

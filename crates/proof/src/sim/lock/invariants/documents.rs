@@ -205,7 +205,10 @@ fn a_token_that_does_not_grow_is_found() {
 fn slots_that_change_under_a_holder_are_found() {
     let before = lock(7, &[held(1, X, 7)], &[]);
     let after = with(before.clone(), |it| it.slots = 2);
-    assert_eq!(broken(&before, &after), Some("the number of slots stays fixed"));
+    assert_eq!(
+        broken(&before, &after),
+        Some("the number of slots stays fixed")
+    );
     let empty = lock(7, &[], &[]);
     let taken = with(lock(8, &[held(1, EntryMode::Slot, 8)], &[]), |it| {
         it.slots = 2
