@@ -9,7 +9,8 @@ pub enum ForeignDocument {
     Lease(String),
     /// The document is a lock with this name, not a lease.
     Lock(String),
-    /// The document is damaged, newer than this version, or another program's, for this reason.
+    /// The document is damaged, newer than this version, or another program's. Contains the
+    /// details.
     Unreadable(String),
 }
 

@@ -26,7 +26,7 @@ mod serialization;
 pub mod trace;
 
 // `crates/proof` compiles this file with `cfg(proof)`. The flag `proof` is not a Cargo feature,
-// because Cargo unifies features over a build of the workspace, and no planted bug may ship.
+// because Cargo unifies features across a workspace build, and no planted bug may ship.
 #[cfg(proof)]
 #[path = "../../proof/src/proof.rs"]
 mod proof;

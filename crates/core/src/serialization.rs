@@ -7,7 +7,7 @@ use crate::election::{Claim, Identity, Revision, Session, TimingSettings, Timing
 use crate::lock::{MIN_HOLD_MAX, MinHold, SLOTS_MAX, Slots, WorkKey};
 use crate::trace::Bits;
 
-/// Implements the conversions that serde's attributes `try_from` and `into` name.
+/// Implements the conversions that serde needs for its attributes `try_from` and `into`.
 macro_rules! serialized {
     ($($value:ident as $raw:ty: $read:expr, $written:expr;)+) => {
         $(impl TryFrom<$raw> for $value {

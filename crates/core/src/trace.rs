@@ -110,7 +110,7 @@ pub struct TurnRecord<I, E> {
 pub struct Sent {
     /// Id of the call.
     pub call: CallId,
-    /// Time before the call was handed over.
+    /// Time just before the call is handed over.
     pub at: BootTime,
 }
 

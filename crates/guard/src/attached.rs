@@ -49,7 +49,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// After this time without a daemon, the guard reports that it is waiting.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// The variable with the path of the status file. In this container, the file has another path.
+/// The variable with the path of the status file. In this container, the file has a different path.
 const STATUS_FILE: &str = "LEASEHOLD_STATUS_FILE";
 
 /// The command of an attached guard.
@@ -152,7 +152,7 @@ fn run(
 struct Attached<'a> {
     command: &'a AttachedCommand,
     report: &'a dyn Fn(AttachedEvent<'_>),
-    /// Session of the last command, which has ended.
+    /// The `session` of this guard's last command, which has ended.
     ended: Option<BootTime>,
     /// The shim that waits for the next command. If the shim could not be started, the guard starts
     /// another shim together with the command.
@@ -324,8 +324,8 @@ fn in_directory_of(socket: &Path, file: &Path) -> Option<PathBuf> {
     here.exists().then_some(here)
 }
 
-/// Waits until the daemon sends something, the container is asked to stop, or the time is over.
-/// While waiting, reaps orphans, as process 1 must.
+/// Waits until the daemon sends something, the container is asked to stop, or the time is up. While
+/// waiting, reaps orphans, as process 1 must.
 fn wait(
     ready: &mut Ready,
     shim: Option<&Shim>,

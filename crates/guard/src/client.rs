@@ -56,7 +56,7 @@ use super::{CommandEnd, CommandProgress, StandbyGuard, Termination};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 
-/// Delay after the kill time of the newest order before the client kills guard and CMD. Must be
+/// Delay after the kill time of the newest order before the client kills the guard and CMD. Must be
 /// shorter than the 500 ms margin of the timings.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
@@ -395,8 +395,8 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // Reads the time before the reports. In the reverse order, a guard could count as late
-        // after a freeze between the two reads, although its timely report is unread.
+        // Reads the time before the reports. In the reverse order, a freeze between the two reads
+        // could make a guard seem late although its timely report had already arrived.
         let now = leasehold_clock::boot_now();
         self.receive_reports();
         if (self.guard_due()).is_some_and(|due| now >= due) {
@@ -458,7 +458,7 @@ fn record_end(claim: ClaimShare) {
     let write = move || {
         let _ = claim.write(Child::Gone);
     };
-    // If this fails, the next daemon searches for the process and does not find it.
+    // A failure is harmless: the next daemon searches for the process, and finds that it is gone.
     let _ = std::thread::Builder::new()
         .name("claim-record".to_owned())
         .spawn(write);

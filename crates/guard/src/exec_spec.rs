@@ -9,8 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The process that systemd opened sockets for. Other processes ignore these sockets
-/// (sd_listen_fds(3)).
+/// The variable with the id of the process that systemd opened sockets for. Other processes ignore
+/// these sockets (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -98,7 +98,7 @@ pub(super) struct Guard {
     desired: DesiredState,
     stop_signal: i32,
     stop_grace: Duration,
-    /// The stop after a signal to the container of an attached guard.
+    /// The stop that a signal to an attached guard's container requested.
     own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
@@ -183,7 +183,7 @@ impl Guard {
         }))
     }
 
-    /// Creates the guard of a command without a witness.
+    /// Creates a guard without a witness.
     pub(super) fn new(
         ready: Box<Ready>,
         daemon: OwnedFd,
@@ -219,8 +219,8 @@ impl Guard {
     pub(super) fn attend(mut self) -> io::Result<Attended> {
         loop {
             // Reads the time before the orders. Otherwise, after a freeze between the two reads,
-            // the guard would compare an old order with the current time, although a newer order is
-            // unread.
+            // the guard would compare an old order with the current time, although a newer order
+            // had already arrived.
             let now = leasehold_clock::boot_now();
             self.receive_orders();
             self.receive_signals();
@@ -263,8 +263,8 @@ impl Guard {
         }
     }
 
-    /// Applies a desired state that the daemon sent. A stop after a signal to the container stays
-    /// in force.
+    /// Applies a desired state that the daemon sent. A stop that a signal to the container
+    /// requested stays in force.
     fn order(&mut self, desired: DesiredState) {
         self.desired = desired;
         let desired = self.own_stop.map_or(desired, |stop| desired.stopped(stop));
@@ -361,7 +361,8 @@ impl Guard {
     fn finish(mut self) -> io::Result<Attended> {
         let mut recorded = Ok(());
         if let Some(claim) = self.claim.take() {
-            // If this fails, the next daemon searches for the process and does not find it.
+            // If this fails, the next daemon searches for the process, and finds that it is gone.
+            // An attached guard exits instead.
             recorded = claim.write(Child::Gone);
             if let Some(witness) = self.witness.take().filter(|_| self.daemon_gone) {
                 return Err(witness.take_over(&claim, self.policy.valid_until()));

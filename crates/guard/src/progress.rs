@@ -2,7 +2,7 @@
 //!
 //! **Gone** means that every process in CMD's process group and every adopted descendant has ended,
 //! and that the kernel reports no remaining child. A descendant cannot escape by `setsid` or a
-//! double fork, because guard and daemon are subreapers.
+//! double fork, because the guard and the daemon are subreapers.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub enum CommandEnd {
     NotSpawned(i32),
     /// CMD was not started, because the deadline had passed or a stop had been requested.
     Refused,
-    /// The end of CMD is not known yet, or unknown because the guard was lost.
+    /// The end of CMD is not known yet, or can no longer be known because the guard was lost.
     #[default]
     Unknown,
 }
@@ -65,7 +65,8 @@ impl CommandEnd {
 pub struct Termination {
     /// How CMD ended.
     pub end: CommandEnd,
-    /// True if CMD was stopped or killed: on request, at its deadline, or without its guard.
+    /// True if CMD was stopped or killed: on request, at its deadline, or because its guard was
+    /// lost.
     pub by_us: bool,
     /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, so that the daemon should end too.
     pub interrupted: bool,

@@ -7,7 +7,7 @@
 //! The shim sets the parent-death signal and the foreground of the terminal, because only the
 //! process itself can set them. The standard library's `exec` restores the default disposition of
 //! SIGPIPE for CMD. CMD inherits the empty signal mask, and ignores the signals that were ignored
-//! at the start of the daemon.
+//! when the daemon started.
 
 use std::convert::Infallible;
 use std::io;

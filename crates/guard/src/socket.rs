@@ -223,7 +223,7 @@ pub fn stand_in_guard(path: &Path, process_1: &std::process::Child) -> io::Resul
 pub(super) struct Connected {
     socket: OwnedFd,
     pidfd: OwnedFd,
-    /// Session of this guard's last command, which has ended.
+    /// The `session` of this guard's last command, which has ended.
     pub(super) ended: Option<BootTime>,
 }
 

@@ -1,5 +1,6 @@
-//! The terminal of the daemon. CMD has its own process group, so keys and input reach CMD only in
-//! the foreground. As in a shell, CMD gets the daemon's foreground until CMD is gone.
+//! The terminal of the daemon. CMD has its own process group, so keys and input reach CMD only
+//! while it is in the foreground. As in a shell, CMD gets the daemon's foreground until CMD is
+//! gone.
 
 use std::io::IsTerminal;
 

@@ -26,8 +26,8 @@ use super::progress::CommandEnd;
 use leasehold_core::deadline_policy::{DesiredState, PolicyOptions, Terms};
 use leasehold_core::election::BootTime;
 
-/// Maximum number of descriptors: the exec spec, the claim lock, and a descriptor to keep or the
-/// witness.
+/// Maximum number of descriptors: the exec spec, the claim lock, and either the witness or a
+/// descriptor to keep.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// Creates an unconnected socket.
@@ -57,7 +57,7 @@ fn decode<R: DeserializeOwned>(bytes: &[u8]) -> Option<R> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Brings the code that encodes and decodes records into memory.
+/// Loads into memory the code that encodes and decodes records.
 pub(super) fn rehearse<R: Serialize + DeserializeOwned>(record: &R) {
     let mut bytes = [0; LENGTH_MAX];
     let decoded = encode(record, &mut bytes).map(|encoded| decode::<R>(encoded).is_some());
@@ -126,7 +126,7 @@ pub(super) fn wait_with<R: DeserializeOwned>(
     retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::IN)], None))?;
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let length = match recvmsg(socket, &mut parts, &mut ancillary, flags) {
-        // The limit of open files left no room for a descriptor.
+        // The limit on open files left no room for a descriptor.
         Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
             return Err(Errno::MFILE.into());
         }
@@ -179,7 +179,7 @@ pub(super) struct GuardHello {
     pub(super) network_namespace: u64,
     /// The inode of the time namespace, whose CLOCK_BOOTTIME the deadlines refer to.
     pub(super) time_namespace: u64,
-    /// Session of this guard's last command, which has ended.
+    /// The [`GuardStart::session`] of this guard's last command, which has ended.
     pub(super) ended: Option<BootTime>,
 }
 
@@ -253,7 +253,8 @@ pub(super) struct GuardReport {
     pub(super) by_us: bool,
     /// True if the guard has sent SIGKILL, and so has enforced the deadline.
     pub(super) killed: bool,
-    /// True while descendants of an exited CMD may end by themselves. Stays true if they all did.
+    /// True while descendants of an exited CMD may end by themselves. Stays true after all of them
+    /// have ended.
     pub(super) lingers: bool,
     /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(super) stopped: i32,

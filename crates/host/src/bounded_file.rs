@@ -1,4 +1,4 @@
-//! Reads files that other processes may write. Never blocks, and reads at most a limit.
+//! Reads files that other processes may write. Never blocks, and limits the number of bytes read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -8,7 +8,7 @@ use crate::{CommandError, exit};
 /// about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Rejects a low limit of open files at the start, because later errors would be misleading.
+/// Rejects a low limit on open files at the start, because later errors would be misleading.
 pub fn check() -> Result<(), CommandError> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(

@@ -39,7 +39,7 @@ pub enum LineFormat {
     Json,
     /// Time, level, message and fields.
     Text,
-    /// This prefix, message and fields, like the errors of a command.
+    /// This prefix, then message and fields, as in the error messages of a command.
     Plain(String),
 }
 

@@ -24,7 +24,7 @@ enum NotExecutable {
     Interpreter(PathBuf),
 }
 
-/// Fails with the exit code of a shell if exec would not find or not execute the program.
+/// Fails with a shell's exit code if exec would not find the program, or could not execute it.
 pub fn check_executable(program: &OsStr) -> Result<(), CommandError> {
     let Err(unusable) = found(program, env::var_os("PATH").as_deref()) else {
         return Ok(());

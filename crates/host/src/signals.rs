@@ -54,7 +54,7 @@ pub enum Signal {
 pub struct StopSignal(i32);
 
 impl StopSignal {
-    /// INT, as Ctrl-C sends it.
+    /// INT, which Ctrl-C sends.
     pub const INTERRUPT: Self = Self(SIGINT);
 
     /// Returns the signal if a terminal sends it: INT and QUIT by a key, HUP when it hangs up.

@@ -17,7 +17,8 @@ pub fn in_background(terminal: impl AsFd) -> bool {
     tcgetpgrp(terminal).is_ok_and(|foreground| foreground.as_raw_nonzero().get() != own_group())
 }
 
-/// Returns true on a terminal with colors, unless NO_COLOR is set, as clap does for help texts.
+/// Returns true on a terminal with colors, unless NO_COLOR is set. clap applies this rule to help
+/// texts.
 pub fn color(stream: &impl IsTerminal) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
     stream.is_terminal() && are_wanted(no_color.as_deref(), term.as_deref())

@@ -85,7 +85,8 @@ pub fn event_stream(body: EventBody) -> Answer {
     answer
 }
 
-/// Returns the response that refuses an event stream or a long poll because all places are taken.
+/// Returns the response that refuses an event stream or a long poll because all places are taken or
+/// the server is stopping.
 pub fn full(code: StatusCode, max: usize) -> Answer {
     let taken = format!("all {max} places for event streams and waits are taken");
     retry_later(text(code, &(taken + ", or the server is stopping")))

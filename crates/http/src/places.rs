@@ -1,5 +1,5 @@
 //! Limits the number of connections. At the limit, a new connection replaces the longest-idle
-//! connection of the peer with the most connections. No peer can therefore lock out others.
+//! connection of the peer with the most connections. Therefore, no peer can lock out others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -163,7 +163,8 @@ impl LockSurfaces for ContenderLog {
                         let kind = Some((failure.kind, failure.code));
                         let joins = begins && operation != "read";
                         if joins && failure.retry == RetryPolicy::Reconfigure {
-                            // The contender gives up, and names the failure.
+                            // Prints nothing here, because the contender gives up and then reports
+                            // the failure.
                         } else if self.printed == kind && failures > 1 {
                             let lasts = shown(Duration::from_millis(millis(failing_for)));
                             let of = match joins {

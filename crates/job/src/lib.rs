@@ -176,8 +176,8 @@ fn run_under_outer_lock(args: &LockArgs, held: &Held, messages: &JobMessages) ->
 
 fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<StandbyCommand> {
     let (program, arguments) = args.command.split_first()?;
-    // Sets the grace period here: the deadlines at the start may lack it, because an unconfirmed
-    // grant gives only provisional authority.
+    // Sets the grace period here, because the first deadlines may lack it: an unconfirmed grant
+    // gives only provisional authority.
     let command = Command::new(program)
         .arguments(arguments)
         .leftover_grace(timings.loss_grace());

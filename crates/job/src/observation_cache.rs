@@ -33,7 +33,7 @@ pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// The highest token and the observations that earlier jobs of this boot and store saved.
+    /// The highest token and the observations that earlier jobs saved for this store in this boot.
     pub(super) seen: (Token, Observations),
 }
 

@@ -65,7 +65,7 @@ impl TimingSettings {
     }
 }
 
-/// Checked durations. A claim keeps the durations of its acquisition.
+/// Checked durations. A claim keeps the durations with which it was acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -92,7 +92,7 @@ impl fmt::Display for TimingError {
 impl std::error::Error for TimingError {}
 
 impl Timings {
-    /// Checks the relations between the durations. Returns one error for each violated relation.
+    /// Checks the relations between the durations. Fails with one error for each violated relation.
     pub fn new(settings: TimingSettings) -> Result<Self, Vec<TimingError>> {
         let s = settings;
         let mut errors = Vec::new();

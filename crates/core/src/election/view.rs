@@ -126,8 +126,8 @@ impl LeaseView {
 
 #[cfg(proof)]
 impl LeaseView {
-    /// Copies the instant at which the previous process on this status directory first saw the
-    /// revision.
+    /// Copies the instant at which the previous process that used this status directory first saw
+    /// the revision.
     pub(super) fn continue_from(&mut self, before: &Self) {
         self.seen = before.seen;
     }

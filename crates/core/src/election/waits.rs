@@ -9,7 +9,7 @@ use crate::claim::Turn;
 pub(super) const SPREAD_MIN: Duration = Duration::from_millis(5);
 pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
-/// Two losses at a deadline within this window make a candidate wait.
+/// A candidate that loses leadership at its deadline twice within this window must wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -29,7 +29,8 @@ struct Cooldown {
     until: BootTime,
     /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// Session of this process, whose ended claims do not count as successors, even if seen late.
+    /// Session of this process. Its own ended claims do not count as successors, even if they are
+    /// seen late.
     session: Session,
 }
 

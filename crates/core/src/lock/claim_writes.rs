@@ -2,9 +2,9 @@ use super::LockOutcome;
 use crate::claim::{SentWrites, WriteState};
 use crate::election::{BootTime, CallId, Claim, Revision};
 
-/// Maximum number of revisions in the filter. At the defaults, they cover eight minutes without
-/// answers. Forgetting a revision may cost the contender its position, but never adds a second
-/// entry.
+/// Maximum number of revisions in the filter. At the default timings, they cover eight minutes
+/// without answers. Forgetting a revision may cost the contender its position, but never adds a
+/// second entry.
 const MINE_MAX: usize = 128;
 /// Number of oldest revisions to keep. A store that recovers applies the first pending join, whose
 /// revision must not be forgotten.
@@ -14,8 +14,8 @@ const OLDEST_KEPT: usize = 8;
 pub(super) struct ClaimWrites {
     pub(super) claim: Claim,
     pub(super) sent: SentWrites<WritePurpose, MINE_MAX, OLDEST_KEPT>,
-    /// Number of calls before the claim was first seen. Only replies to later calls can prove that
-    /// the claim is gone.
+    /// Number of calls sent before the claim was first seen. Only replies to later calls can prove
+    /// that the claim is gone.
     present: Option<u64>,
     /// True if a revision that may be stored was forgotten.
     pub(super) forgotten: bool,

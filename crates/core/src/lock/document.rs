@@ -51,8 +51,8 @@ pub struct Entry {
     pub granted_revision: Option<Revision>,
     /// Number of the held slot, from 0; `None` after a grant by an older version.
     pub slot: Option<u32>,
-    /// Rest of the minimum hold at the owner's last write or, after the work, at this reply. Zero
-    /// until the owner may hold.
+    /// Remaining minimum hold as of the owner's last write; once the work is done, as of this
+    /// reply. Zero until the owner may hold the lock.
     #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
     pub min_hold: Duration,
     /// True if the work is done and the entry stays for `min_hold` without authority.

@@ -1,6 +1,6 @@
 //! A grant is another contender's write that lets a contender hold the lock. It names the entry's
-//! revision. Provisional authority starts when the owner sent that revision, and lasts for a share
-//! of the renew deadline. Other contenders wait for the same share of the lease duration.
+//! revision. Provisional authority is counted from when the owner sent that revision, and lasts for
+//! a share of the renew deadline. Other contenders wait for the same share of the lease duration.
 
 use std::time::Duration;
 

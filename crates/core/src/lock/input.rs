@@ -37,7 +37,7 @@ impl MinHold {
     /// No minimum hold. The entry is removed when the work ends.
     pub const NONE: Self = Self(Duration::ZERO);
 
-    /// Checks a duration. Returns `None` if it is above [`MIN_HOLD_MAX`].
+    /// Checks a duration. Returns `None` if the duration exceeds [`MIN_HOLD_MAX`].
     pub fn new(duration: Duration) -> Option<Self> {
         (duration <= MIN_HOLD_MAX).then_some(Self(duration))
     }
@@ -134,7 +134,8 @@ impl Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockInput {
-    /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
+    /// The time returned by [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has
+    /// come.
     Tick,
     /// The outcome of a call. After a timeout, the outcome is [`LockOutcome::Unknown`]. The true
     /// outcome may follow later with the same id, at most once.

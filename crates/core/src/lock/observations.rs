@@ -1,5 +1,5 @@
-//! Observations of other entries. An entry expires if its revision and state stay unchanged. The
-//! wait starts with the reply that first showed this revision and state.
+//! Observations of other entries. An entry expires if its revision and state stay unchanged for
+//! long enough. The wait starts with the reply that first showed this revision and state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -182,8 +182,8 @@ impl Observation {
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
             // The share of the lease duration covers the provisional authority. A grantee that
-            // polls may need `claim_time`, the operation timeout, to confirm. At the defaults, both
-            // are 3 s.
+            // polls may need `claim_time`, the operation timeout, to confirm. At the default
+            // timings, both are 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

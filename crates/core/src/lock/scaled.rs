@@ -8,7 +8,8 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The timing rule has a constant half second, so both durations are shortened.
+    // The timing rule has a constant half second, so the scaled renew deadline and loss grace may
+    // be too long, and are then shortened.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let shortened = proportion(deadline, room, both);

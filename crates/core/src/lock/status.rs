@@ -164,8 +164,8 @@ pub enum LockEffect {
         /// Operation to send.
         operation: LockOperation,
     },
-    /// Follow only this claim, if any, with a change stream. Answer with
-    /// [`LockInput::Hint`](super::LockInput::Hint).
+    /// Follow this claim with a change stream, instead of any earlier claim; `None` closes the
+    /// stream. Answer with [`LockInput::Hint`](super::LockInput::Hint).
     Watch(Option<Claim>),
     /// The lock is held, and the work may begin.
     Acquired {

@@ -1,5 +1,5 @@
-//! Prepares a guard that does not know its command yet. Loads the code that will end CMD into
-//! memory, and registers the event sources.
+//! Prepares a guard that does not know its command yet. Loads into memory the code that will end
+//! CMD, and registers the event sources.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};

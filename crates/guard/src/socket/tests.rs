@@ -146,7 +146,8 @@ async fn a_later_command_gets_no_order_of_an_earlier_one() {
     };
     assert!(matches!(order, Received::Record(order) if order.desired.kill));
     drop(guard);
-    // The client of the first command takes the next connection as proof, and closes it.
+    // The client of the first command accepts the next connection as proof that the command is
+    // gone, and closes the connection.
     let mut first = first;
     let _proof = container.connect(socket.path(), hello(Some(start.session)));
     first.ended().await;

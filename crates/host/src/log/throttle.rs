@@ -11,7 +11,7 @@ const REPEAT_MAX: Duration = Duration::from_secs(300);
 /// Maximum number of kinds of failures to remember. Further new kinds are not logged immediately.
 const KINDS_MAX: usize = 64;
 
-/// Returns a duration as a field of a log line.
+/// Returns a duration in milliseconds, for a field of a log line.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -32,7 +32,7 @@ fn missing_with(program: &Path, handlers: &Handlers) -> Option<PathBuf> {
         None => loader(&file, &head)?,
     };
     let named = PathBuf::from(OsStr::from_bytes(&named));
-    // A relative path depends on the working directory of the execution.
+    // A relative path depends on the working directory at the time of the exec.
     let is_missing = named.is_absolute()
         && fs::metadata(&named).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     (is_missing && !handlers.may_execute(program, &head)).then_some(named)
@@ -119,7 +119,7 @@ impl Handlers {
     }
 }
 
-/// Returns true if the format, in the notation of binfmt_misc, includes this file.
+/// Returns true if the format, in the notation of binfmt_misc, matches this file.
 fn accepts(format: &str, extension: Option<&[u8]>, head: &[u8]) -> bool {
     let value = |key| format.lines().find_map(|line| line.strip_prefix(key));
     if !format.starts_with("enabled\ninterpreter ") {
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(missing(place.path()), None);
         fs::write(&script, "#!/no/such\n").expect("a file");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o111)).expect("its owner");
-        // Root may read the script.
+        // Root can read the script despite its mode.
         if File::open(&script).is_err() {
             assert_eq!(missing_with(&script, &NO_FORMATS), None);
         }

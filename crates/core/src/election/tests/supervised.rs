@@ -1,4 +1,5 @@
-//! A supervised workload runs while its claim leads, and the release waits for its end (I6).
+//! A supervised workload runs while its claim leads, and the claim is released only after the
+//! workload has ended (I6).
 
 use super::harness::*;
 use crate::election::*;
@@ -168,7 +169,7 @@ fn i1_no_leadership_begins_while_a_file_that_hangs_names_the_lost_one() {
     a.run(at(2), &mut stored);
     a.input(at(2), stuck(1));
     a.input(at(3), gone(1));
-    // A reader trusts the stuck file until 18 s.
+    // The file that hangs still names the lost claim, and its readers trust it until 18 s.
     a.run(at(18) - millis(1), &mut stored);
     assert_eq!(a.times_leader(), 1);
     a.run(at(30), &mut stored);

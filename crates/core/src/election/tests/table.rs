@@ -34,7 +34,7 @@ fn draining() -> (Node, Stored) {
     (node, stored)
 }
 
-/// Returns this state after these steps.
+/// Applies these steps, and returns the resulting state.
 fn then(
     (mut node, mut stored): (Node, Stored),
     steps: impl FnOnce(&mut Node, &mut Stored),

@@ -1,5 +1,5 @@
-//! A witness: the next process on the directory of an exited leader. It releases the leader's
-//! claim, and never leads (I1, I6).
+//! A witness: the next process that uses the status directory of an exited leader. It releases the
+//! leader's claim, and never leads (I1, I6).
 
 use super::harness::*;
 use crate::election::*;
@@ -69,7 +69,7 @@ fn a_witness_waits_until_an_unsupervised_workload_has_noticed_the_exit() {
     assert_eq!(witness.count("release"), 0);
     witness.run(at(3), &mut stored);
     assert_eq!((witness.count("release"), witness.exited), (1, true));
-    // If the workload ends before its daemon, one second suffices.
+    // If the workload ends before its daemon, a wait of one second suffices.
     let ends_first = Tunables {
         workload_ends_first: true,
         ..with_handoff(seconds(2))

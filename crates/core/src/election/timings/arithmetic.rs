@@ -110,7 +110,7 @@ proptest! {
         nanos in SECOND..=3600 * SECOND,
         now in 0..=u64::MAX / 4,
     ) {
-        // Every other accepted duration is shorter.
+        // Every other accepted duration is shorter than the lease duration.
         let lease = settings([nanos; 6]).lease_duration;
         let more = RESERVATION_MAX + HEAD_START * HEAD_STARTS_MAX + Duration::from_millis(40);
         prop_assert!(more < Duration::from_secs(61), "as the proof assumes");

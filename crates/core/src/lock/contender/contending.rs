@@ -127,7 +127,7 @@ pub(super) fn write_reply(
         }
         LockOutcome::Rejected => match write.purpose {
             WritePurpose::Join => {
-                // The next read shows the reason.
+                // The next read shows why the join was rejected.
                 if let Some(joining) = state.joining() {
                     joining.refused += 1;
                     exchange.reads.fall_behind(turn.now);

@@ -333,7 +333,8 @@ fn patience(timings: &Timings, position: usize) -> Patience {
 }
 
 impl Evictions {
-    /// Records a reply. Returns whether it answers the eviction in flight, and the evicted entries.
+    /// Records a reply. Returns true if the reply answers the eviction in flight, and the evicted
+    /// entries.
     fn reply(
         &mut self,
         call: CallId,

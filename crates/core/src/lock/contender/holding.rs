@@ -1,5 +1,6 @@
-//! Holding the lock. Acknowledged writes extend authority, counted from before each write was sent
-//! (I2). Until the first acknowledged write, a grant gives provisional authority (see `grant.rs`).
+//! Holding the lock. An acknowledged write extends authority, counted from just before the write
+//! was sent (I2). Until the first acknowledged write, a grant gives provisional authority (see
+//! `grant.rs`).
 
 use super::Exchange;
 use crate::claim::{IN_FLIGHT_MAX, earliest};
@@ -117,7 +118,7 @@ impl Holding {
     ) -> Option<Loss> {
         let retry = exchange.retry(turn);
         match outcome {
-            // A newer write was acknowledged before, so this acknowledgement extends nothing.
+            // A newer write has already been acknowledged, so this acknowledgement extends nothing.
             LockOutcome::Applied(_) if write.call < self.newest => exchange.writes.open(write.call),
             LockOutcome::Applied(FoundLock::Lock(lock)) => {
                 let is_current = match self.acknowledged(write, &lock, exchange, turn.now) {

@@ -12,7 +12,7 @@ use crate::lock::{End, FoundLock, LockOutcome, LockTurn, Loss};
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Leaving {
     end: End,
-    /// Number of calls before the first leave. Their replies prove nothing about the entry.
+    /// Number of calls sent before the first leave. Their replies prove nothing about the entry.
     after: u64,
     awaited: Option<CallId>,
     /// True if an earlier leave may have been applied.

@@ -72,8 +72,8 @@ impl LockReads {
 }
 
 impl ReadInFlight<()> {
-    /// Returns true if the reply proves a rollback. A reply proves nothing if a newer document was
-    /// seen meanwhile.
+    /// Returns true if the reply proves a rollback. A reply proves nothing if a newer document has
+    /// been seen since the read was sent.
     pub(super) fn proves_rollback(self, view: &LockView) -> bool {
         self.confirm && self.token_known.unwrap_or_default() == view.token()
     }

@@ -83,7 +83,7 @@ impl Fixture {
         }
     }
 
-    /// Creates a lock that these contenders joined, one after the other.
+    /// Creates a lock that these contenders have joined one after another.
     pub(super) fn of<const N: usize>(names: [&str; N], mode: LockMode) -> (Self, [usize; N]) {
         let mut fixture = Self::empty();
         let ones = names.map(|name| fixture.come(name, mode));
