@@ -255,7 +255,7 @@ fn a_low_limit_of_open_files_is_reported_before_anything_fails() {
             let output = output.expect("the command starts");
             let text = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(78), "{limit}: {text}");
-            assert_contains(&text, &format!("limit of open files is {limit}:"));
+            assert_contains(&text, &format!("limit on open files is {limit}:"));
         }
     }
 }

@@ -32,7 +32,7 @@ fn a_program_may_be_installed_during_the_wait() {
     let refused = place.run(&["lock", "install", "--no-wait", "--", program]);
     refused.says(75, "not acquired: held by ");
     let mut waiter = place.start(&["lock", "install", "--", program]);
-    waiter.wait_logged("no such file or directory; waiting nevertheless, because");
+    waiter.wait_logged("no such file or directory; waiting anyway, because");
     std::fs::copy("/bin/true", program).unwrap();
     holder.signal(Signal::TERM);
     assert_eq!(waiter.output().code, 0);

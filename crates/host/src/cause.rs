@@ -20,8 +20,8 @@ pub fn process_limit(error: &Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::AGAIN => Some("process limit reached (EAGAIN)"),
         Errno::NOMEM => Some("out of memory (ENOMEM)"),
-        Errno::MFILE => Some("limit of open files reached (EMFILE)"),
-        Errno::NFILE => Some("limit of open files of this machine reached (ENFILE)"),
+        Errno::MFILE => Some("limit on open files reached (EMFILE)"),
+        Errno::NFILE => Some("machine-wide limit on open files reached (ENFILE)"),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ pub fn check() -> Result<(), CommandError> {
         Some(limit) if limit < OPEN_FILES_MIN => Err(CommandError::new(
             exit::CONFIGURATION,
             format!(
-                "the limit of open files is {limit}: leasehold needs at least {OPEN_FILES_MIN}"
+                "the limit on open files is {limit}: leasehold needs at least {OPEN_FILES_MIN}"
             ),
         )
         .to_fix("raise it with ulimit -n, or with LimitNOFILE under systemd")),

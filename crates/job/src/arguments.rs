@@ -32,7 +32,7 @@ Examples:
   leasehold lock minutely -n --at-least 55s -- ./sync
                              from cron on every host: once a minute, whatever their clocks say
   leasehold lock bills --wait 2h --once-per 20h -- ./bills || [ $? -eq 77 ]
-                             from cron on every host: once a night; a failed run is tried by the next host
+                             from cron on every host: once a night; the next host retries a failed run
   leasehold lock schema --shared -- ./app
   leasehold lock schema -- ./migrate
                              many applications, or one migration; -s, -x, -w and -n as in flock(1)
@@ -45,8 +45,8 @@ runs, the command is stopped before another process can hold the lock.
 
 Signals: after TERM, INT, QUIT, HUP or another signal that ends a process by default, leasehold sends workload.stop_signal \
 to the command, which has workload.stop_grace to end while the lock is renewed. A second signal 1s or more after the first kills the command. Without a command the \
-lock is held until standard input closes; after a signal, for workload.stop_grace at most. Also without a \
-command, leasehold exits with 64 if standard input is already at its end, as with /dev/null, or if standard input is a terminal and leasehold \
+lock is held until standard input closes; after a signal, for at most workload.stop_grace. In this \
+mode, leasehold exits with 64 if standard input is already at its end, as with /dev/null, or if standard input is a terminal and leasehold \
 runs in the background.
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused a resource that leasehold or \
@@ -81,7 +81,7 @@ pub struct LockArgs {
     at_least: Option<Duration>,
     /// Skip CMD if it succeeded this recently
     ///
-    /// By MongoDB's clock, such as 1h.
+    /// Such as 1h, measured by MongoDB's clock.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true,
           value_parser = between(PERIOD_MIN, PERIOD_MAX),
           conflicts_with_all = ["shared", "slots"], requires = "command")]
@@ -104,7 +104,7 @@ pub struct LockArgs {
     wait: Option<Duration>,
     /// Fail instead of waiting for other holders
     ///
-    /// If MongoDB does not answer, lock still waits for up to lease.renew_deadline (18s), which is long enough for a replica set to elect a new primary.
+    /// If MongoDB does not answer, leasehold still waits for up to lease.renew_deadline (18s), which is long enough for a replica set to elect a new primary.
     #[arg(short, long, aliases = ["nonblock", "nb"], group = "limit")]
     no_wait: bool,
     /// Additional attempts, with --wait or -n

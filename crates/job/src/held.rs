@@ -113,8 +113,8 @@ impl Work<'_> {
                     CommandEvent::Stuck => {
                         error!(
                             lock = %self.job.args.lock(), token = self.token.get(),
-                            "command still runs after SIGKILL; exiting without a release, the \
-                             lock expires"
+                            "command still runs after SIGKILL; exiting without a release, so \
+                             the lock must expire"
                         );
                         // A dropped locker would release the lock while the command runs (I6).
                         locker.abandon();

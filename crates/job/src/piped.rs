@@ -173,7 +173,7 @@ impl Work<'_> {
                         info!(
                             lock = %self.job.args.lock(), signal = %stop,
                             stop_grace = %shown(stop_grace),
-                            "stop signal received; holding the lock until standard input closes, at most for stop_grace"
+                            "stop signal received; holding the lock until standard input closes, for at most stop_grace"
                         );
                     }
                     StopRequest::Repeated => {}
@@ -188,7 +188,7 @@ impl Work<'_> {
                 () = &mut grace_over, if stopped.is_some() => {
                     warn!(
                         lock = %self.job.args.lock(),
-                        "standard input is still open after stop_grace, exiting now; lock not released, it expires"
+                        "standard input is still open after stop_grace, exiting now; lock not released, so it must expire"
                     );
                     return (Over::StillOpen, stopped);
                 }

@@ -344,7 +344,7 @@ impl<'a> LockAttempt<'a> {
         if let Some(Err(error)) = program.map(|program| check_executable(program)) {
             warn!(
                 lock = %self.job.args.lock(),
-                "{}; waiting nevertheless, because the program may be installed meanwhile",
+                "{}; waiting anyway, because the program may be installed in the meantime",
                 error.problem()
             );
         }
