@@ -118,7 +118,7 @@ impl LockSurfaces for ContenderLog {
             ),
             LockNotice::StoreRolledBack { seen, found, wait } => warn!(
                 %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
+                wait_ms = millis(*wait), "lock document is older than last seen (restored or rolled back)"
             ),
             LockNotice::TokensExhausted => warn!(%lock, "token exhausted"),
         }

@@ -199,7 +199,7 @@ impl Reporter {
             Notice::StoreRolledBack { seen, found, wait } => error!(
                 %lease, token_seen = seen.get(), token_found = found.map(|t| t.get()),
                 wait_ms = millis(*wait),
-                "lease document is older than before (deleted, restored, or another database); \
+                "lease document is older than last seen (deleted, restored, or another database); \
                  not contending until previous leases have expired"
             ),
             Notice::Duplicate { session } => error!(

@@ -115,7 +115,7 @@ impl StoreHealth {
     /// Returns the failure to report during the wait after a rollback.
     pub(super) fn doubt(&self, now: BootTime) -> Option<Failure> {
         let left = self.doubt_until?.since(now);
-        let kind = "lock document is older than before (restored or rolled back)";
+        let kind = "lock document is older than last seen (restored or rolled back)";
         let detail = format!("unlisted holders may exist for another {}", short(left));
         (!left.is_zero()).then(|| Failure::new(kind, detail))
     }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(health.doubt(boot_now()), None);
         health.notices(&rolled_back(Duration::from_secs(60)));
         let doubt = health.doubt(boot_now()).expect("it lasts");
-        assert!(doubt.to_string().contains("older than before"), "{doubt}");
+        assert!(doubt.to_string().contains("older than last seen"), "{doubt}");
         health.notices(&rolled_back(Duration::ZERO));
         assert_eq!(health.doubt(boot_now()), None);
     }
