@@ -177,7 +177,7 @@ pub struct Stat {
     pub started: u64,
     runs: bool,
     is_kernel_thread: bool,
-    /// True during an exec. The fields below may then be incomplete.
+    /// True during an exec. `has_no_environment` may then be wrong.
     is_executing: bool,
     has_no_environment: bool,
     group: i32,

@@ -45,8 +45,8 @@ pub const CONNECTIONS_MAX: usize = 64;
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum length of a request body. No request needs a body, but a client may send a form.
 pub const BODY_BYTES_MAX: usize = 1024;
-/// Timeout for receiving the head of the next request, including idle time. A longer timeout would
-/// be useless, because Prometheus scrapes at intervals of 15 s or more.
+/// Timeout for receiving the head of the next request, including idle time. A slightly longer
+/// timeout would gain nothing, because Prometheus scrapes at intervals of 15 s or more.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Maximum age at which a connection accepts new requests. Prevents a client from keeping one of
 /// the [`CONNECTIONS_MAX`] places indefinitely. An event stream or a long poll may last longer.

@@ -107,7 +107,7 @@ impl Places {
     }
 
     fn gives_way(&self) -> Option<usize> {
-        // Counts once instead of once per connection, because this function runs for every new
+        // Counts every peer's connections only once, because this function runs for every new
         // connection of a flood.
         let mut places_of = HashMap::<_, usize>::new();
         for (_, place) in self.ordinary() {

@@ -13,8 +13,8 @@ use super::places::Lasting;
 use leasehold_clock::boot_now;
 use leasehold_core::election::BootTime;
 
-/// Time after which a stream may be closed if its place is needed. A client that still reads
-/// reconnects. A client that does not read could keep its place for hours.
+/// Time after which a stream may be closed if its place is needed. A client that still reads the
+/// stream will reconnect; a stalled client could otherwise keep its place for hours.
 const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
 
 /// The open streams. Clones share them.

@@ -65,7 +65,7 @@ impl TimingSettings {
     }
 }
 
-/// Checked durations. A claim keeps the durations with which it was acquired.
+/// Checked durations. A claim keeps the durations that applied when it was acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(

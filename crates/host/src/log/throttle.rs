@@ -36,7 +36,7 @@ impl Default for ErrorThrottle {
 }
 
 impl ErrorThrottle {
-    /// Sets the interval from the first line to the second.
+    /// Creates a throttle with this interval between the first line and the second.
     pub const fn starting_with(first_interval: Duration) -> Self {
         Self {
             first_interval,

@@ -111,8 +111,8 @@ fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     waits_out_a_rollback(&mut b, "create", at(101), &mut stored);
 }
 
-/// The opening of a stream triggers a second read, whose reply arrives before the first reply. Only
-/// the first reply shows the leader.
+/// The opening of a stream triggers a second read, which supersedes the first read. Only the reply
+/// to the first read shows the leader.
 #[test]
 fn i1_a_document_shown_only_by_an_overtaken_read_is_known_to_have_existed() {
     let (_, stored) = leader("a", at(0));
