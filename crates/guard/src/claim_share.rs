@@ -60,8 +60,8 @@ pub enum Child {
     Unreadable,
 }
 
-/// Assigns each place of a claim file to one guard at a time, because a guard that waits for a
-/// hanging disk may overwrite its place late.
+/// Assigns each place of a claim file to one guard at a time, because a guard that is blocked by a
+/// hanging disk may still write to its place later.
 #[derive(Debug)]
 pub struct ClaimShares {
     file: OwnedFd,

@@ -285,8 +285,8 @@ pub struct GuardedCommand {
     guard: u32,
 }
 
-/// A command that can start immediately, because its guard waits for authority. A dropped guard
-/// exits, but only [`StandbyGuard::dismiss`] or [`Orphans`] reaps it.
+/// A command that can start immediately, because its guard is already waiting for authority. A
+/// dropped guard exits, but only [`StandbyGuard::dismiss`] or [`Orphans`] reaps it.
 #[derive(Debug)]
 pub struct StandbyGuard {
     command: Command,

@@ -33,8 +33,8 @@ pub fn folded(message: &str) -> String {
     folded_to(message, COLUMNS, "\n  ")
 }
 
-/// Breaks the lines of a text between words if the stream is a terminal. Continued lines are
-/// indented below their line.
+/// Breaks the lines of a text between words if the stream is a terminal. Continuation lines are
+/// indented further than the lines that they continue.
 pub fn fitted(stream: &impl IsTerminal, text: &str) -> String {
     match stream.is_terminal() {
         true => text

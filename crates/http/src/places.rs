@@ -89,7 +89,8 @@ impl Places {
         evicted
     }
 
-    /// Waits until a connection ends; `None` if there are no connections. An error is a panic.
+    /// Waits until a connection ends; `None` if there are no connections. An error means that the
+    /// connection's task panicked.
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);

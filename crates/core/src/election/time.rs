@@ -2,7 +2,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// An instant of CLOCK_BOOTTIME, which counts suspends, unlike CLOCK_MONOTONIC, and cannot be set.
+/// An instant of CLOCK_BOOTTIME. Unlike CLOCK_MONOTONIC, this clock also runs during suspend. It
+/// cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootTime(u64);

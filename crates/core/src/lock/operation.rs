@@ -89,7 +89,7 @@ pub enum LockOperation {
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Option<Duration>,
     },
-    /// End the work. The entry stays among the holders for `min_hold`, without authority.
+    /// Mark the work as done. The entry stays among the holders for `min_hold`, without authority.
     Keep {
         /// Claim of this contender.
         claim: Claim,

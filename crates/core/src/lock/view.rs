@@ -68,7 +68,8 @@ impl LockView {
         self.marks.document_token.unwrap_or_default()
     }
 
-    /// Returns true if no other claim can have had the token, so that its grant is valid.
+    /// Returns true if no other claim can have had the token, so that a grant with this token is
+    /// valid.
     pub(super) fn is_unused(&self, token: Token) -> bool {
         token > self.token_floor
     }

@@ -71,7 +71,8 @@ impl ErrorThrottle {
         let kind = (kind, code);
         let since = *self.since.get_or_insert_with(|| {
             self.failures = 0;
-            // Reset only after a quiet time, so that a recurring short error is logged rarely.
+            // Resets the interval only after a quiet period, so that a recurring short error is
+            // logged rarely.
             if now >= self.due_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();

@@ -23,7 +23,8 @@ pub(super) struct Joining {
 pub(super) enum Next {
     Join,
     Create,
-    /// The lock has no free capacity. Read again, and evict expired entries.
+    /// The queue is full, or expired entries block this contender. Evict expired entries, or read
+    /// again.
     Look,
 }
 

@@ -35,7 +35,7 @@ fn a_join_that_landed_unseen_is_renewed_and_leads_from_that() {
     fixture.pass(seconds(2));
     assert_eq!(fixture.ones[a].sent, ["join", "read", "renew"]);
     let until = fixture.valid_until(a).expect("a holds the lock");
-    // Authority starts when the renewal was sent, not when the join was sent.
+    // Authority is counted from when the renewal was sent, not from when the join was sent.
     assert!(until > sent + seconds(18));
 }
 
@@ -112,7 +112,7 @@ fn a_token_lowered_before_a_confirmation_neither_grants_the_lock_nor_aborts() {
         ..fixture.document().clone()
     });
     fixture.pass(seconds(2));
-    // The next contender would get the same token.
+    // If a held the lock, the next contender would get a's token again.
     assert_eq!(fixture.token(a), None);
     fixture.pass(seconds(60));
     assert_eq!(fixture.token(a), Some(2));
