@@ -50,7 +50,7 @@ pub struct ConfigArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the help of a format is its name")]
+#[allow(missing_docs, reason = "the name of a format needs no explanation")]
 enum ConfigFormat {
     Toml,
     Json,

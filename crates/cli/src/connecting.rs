@@ -18,13 +18,13 @@ pub const UNANSWERED_MAX: Duration = Duration::from_secs(1);
 /// Returns the servers, if MongoDB has not answered within a second. Otherwise never completes.
 #[allow(
     clippy::disallowed_methods,
-    reason = "the read is short, and happens only without an answer"
+    reason = "the file is small, and is read only if MongoDB does not answer"
 )]
 pub async fn unanswered(uri: &UriSource, has_answered: impl Fn() -> bool) -> String {
     tokio::time::sleep(UNANSWERED_MAX).await;
     if !has_answered() {
         let uri = uri.clone();
-        // The disk of the file may hang, so another thread reads the file.
+        // The file may be on a disk that hangs, so another thread reads it.
         let read = tokio::task::spawn_blocking(move || servers(&uri)).await;
         if let Some(servers) = read.ok().flatten().filter(|_| !has_answered()) {
             return servers;

@@ -19,7 +19,7 @@ const FIRST_KEYS: [(&str, &str); 7] = [
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
 const FIRST_HEADING: &str = "Configuration options";
-/// The keys that `-h` of the other commands shows, if these commands accept them.
+/// The keys that other commands show for `-h`, if they accept these keys.
 const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
@@ -113,7 +113,8 @@ impl<S: Selection> Args for Configuration<S> {
             .action(ArgAction::Append)
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf));
-        // Other builds accept the keys of Kubernetes in files, but have no flags for them.
+        // Builds without the feature `kubernetes` accept its keys in files, but have no flags for
+        // them.
         let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
         let keys = KEYS.iter().filter(known);
         command
@@ -146,7 +147,7 @@ impl<S: Selection> FromArgMatches for Configuration<S> {
     }
 }
 
-/// Returns the first of these keys that was set by a flag.
+/// Returns the first flag that sets one of these keys.
 pub fn given(keys: &[&str], sources: &Sources) -> Option<String> {
     let mut flags = sources.flags.iter();
     let (key, _) = flags.find(|(key, _)| keys.contains(&key.path().as_str()))?;

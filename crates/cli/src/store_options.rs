@@ -37,7 +37,7 @@ pub fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     store_options(&config.mongodb, uri, config.identity.name.clone(), timings)
 }
 
-/// Returns the file with the connection string, for messages.
+/// Returns the path of the file with the connection string, for messages.
 pub fn name(source: &UriSource) -> Option<String> {
     match source {
         UriSource::File(path) => Some(shown_path(path)),

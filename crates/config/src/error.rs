@@ -42,7 +42,7 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// One problem of a configuration. Its text contains no part of a secret.
+/// One problem in a configuration. Its text contains no part of a secret.
 #[derive(Debug)]
 pub struct Problem {
     pub(super) text: String,

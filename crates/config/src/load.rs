@@ -342,7 +342,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
-/// Converts a parser error, without the part of the file that the error quotes.
+/// Converts a parser error, but omits the part of the file that the error quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
     let place = number_after(&text, "line ").zip(number_after(&text, "column "));

@@ -112,13 +112,13 @@ impl Key {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Returns the flag without its dashes, such as `lease-renew-deadline`. The flag of a key
-    /// `name` is only its section: `lease`.
+    /// Returns the flag without its dashes, such as `lease-renew-deadline`. For a key that is
+    /// called `name`, the flag is the section: `lease`.
     pub fn flag(&self) -> String {
         if self.name == "name" {
             return self.section.to_owned();
         }
-        // A name that begins with its section is not prefixed again: `--lease-duration`.
+        // A name that already begins with its section gets no prefix: `--lease-duration`.
         let named = self.name.strip_prefix(self.section);
         let flag = match named.is_some_and(|rest| rest.starts_with('_')) {
             true => self.name.to_owned(),
@@ -169,13 +169,14 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
 /// Returns the names that `unknown` is probably a misspelling of, most similar first. A difference
 /// in case counts less than a different letter.
 pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    /// Limits the comparison, whose time is quadratic.
+    /// Maximum length of a name to compare, because the comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return Vec::new();
     }
     let known = known.into_iter();
-    // Swapped letters, as in "brake" for "break", are one mistake.
+    // A name with the same letters in another order, such as "brake" for "break", counts as
+    // similar.
     let letters = |name: &str| {
         let mut letters: Vec<_> = name.to_lowercase().chars().collect();
         letters.sort_unstable();

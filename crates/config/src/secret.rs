@@ -17,7 +17,7 @@ use leasehold_mongodb::uri::{BYTES_MAX, ConnectionUri, UriProblem};
 /// Placeholder that is printed instead of a secret.
 pub const MASK: &str = "***";
 
-/// A text that `Debug` masks.
+/// A string that `Debug` masks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -220,7 +220,7 @@ mod tests {
         let secret = Secret::new("mongodb://u:one@h");
         assert_eq!(source, UriSource::Pipe(path.clone(), secret.clone()));
         assert_eq!(source.read().expect("kept"), secret);
-        // A pipe is not accepted in place of a file, because a file is read repeatedly.
+        // `UriSource::File` refuses a pipe, because a file is read repeatedly.
         let refused = UriSource::File(path).read().expect_err("refused");
         assert!(refused.contains("not a regular file"), "{refused}");
     }

@@ -80,7 +80,7 @@ const DEPENDENTS: [Dependent; 6] = [
         ],
         needs: &["kubernetes.enabled"],
         off: "off",
-        what: "labels and Events, which kubernetes.enabled=off turns off: leave one of them out",
+        what: "labels and Events, which kubernetes.enabled=off turns off: omit this flag or that setting",
     },
 ];
 
@@ -241,7 +241,8 @@ impl Loaded {
         }
     }
 
-    /// Resolves two exclusive keys: the later layer wins. Returns false if one layer sets both.
+    /// Resolves two keys that cannot be used together: the later layer wins. Returns false if one
+    /// layer sets both.
     fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {

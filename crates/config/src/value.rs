@@ -11,7 +11,7 @@ pub use leasehold_host::duration::parse_duration as duration;
 pub(super) use leasehold_host::duration::unit_is_missing;
 use leasehold_mongodb::uri::ConnectionUri;
 
-/// Parses a value into JSON; null if empty. The error describes the accepted values.
+/// Parses a value into JSON; an empty value becomes null. The error describes the accepted values.
 pub(super) fn parse(kind: ValueType, text: &str) -> Result<Value, String> {
     let text_if = |checked: Result<(), String>| checked.map(|()| Value::from(text));
     match kind {

@@ -48,7 +48,7 @@ impl fmt::Display for IgnoredVariable {
     }
 }
 
-/// Returns variables without effect that contain `__`, or resemble a key or a key's variable.
+/// Returns the variables that have no effect, but contain `__` or resemble a key or its variable.
 pub(super) fn ignored(environment: &[(OsString, OsString)]) -> Vec<IgnoredVariable> {
     let names = environment.iter().filter_map(|(name, _)| name.to_str());
     names.filter_map(ignored_variable).collect()
