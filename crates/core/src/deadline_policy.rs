@@ -373,7 +373,7 @@ impl DeadlinePolicy {
                     self.signalled = true;
                     self.action = Some(self.first_signal());
                 } else if self.descendants_unsignalled && self.phase == PolicyPhase::LeaderEnded {
-                    // CMD has exited without stopping its descendants.
+                    // CMD's first process has exited without stopping its descendants.
                     self.descendants_unsignalled = false;
                     self.action = Some(Action::Signal(self.signal()));
                 }

@@ -147,7 +147,8 @@ impl Election {
             }
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
             Input::WorkloadGone { token } => {
-                // Without an earlier `WorkloadEnded`, the workload exited on its own.
+                // If this candidate still leads, the workload exited on its own, without an earlier
+                // `WorkloadEnded`.
                 self.workload_ended(token, turn);
                 let contends = self.state.contends();
                 self.contender.workload_gone(token, contends, turn.now);

@@ -309,7 +309,7 @@ fn any_input() -> impl Strategy<Value = PolicyInput> {
 }
 
 proptest! {
-    /// For any inputs, the newest terms that the guard has read in time apply. The guard sends CMD
+    /// For any inputs, the guard applies the newest terms that it has read in time: it sends CMD
     /// the stop signal by their deadline, and kills CMD by the end of their grace period.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(

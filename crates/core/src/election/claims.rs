@@ -76,7 +76,7 @@ pub(super) enum Overtaken {
     InAnotherHistory,
 }
 
-/// A claim that ended, or an acquisition that must not lead. Neither leads from now on.
+/// A claim that ended, or an acquisition that must not lead. Neither can lead from then on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct EndedClaim {
     pub(super) claim: Claim,
@@ -228,9 +228,9 @@ impl Attempt {
         }
     }
 
-    /// Marks this acquisition as overtaken if the document shows another claim's token that is
-    /// higher than the replaced token. An event never proves a rollback, because an event may
-    /// combine this acquisition's token with an older holder.
+    /// Marks this acquisition as overtaken if the document shows another claim with a higher token
+    /// than the token that this acquisition replaces. An event never proves a rollback, because an
+    /// event may combine this acquisition's token with an older holder.
     pub(super) fn shown(&mut self, lease: &Lease, is_reply: bool) {
         // An operator who raises the token keeps the revision, so the acquisition may still match.
         if self.holds(lease) || lease.revision == self.replaces.0 {

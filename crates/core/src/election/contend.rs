@@ -187,7 +187,8 @@ impl Contender {
         self.reads.fall_behind(turn.now);
     }
 
-    /// Applies a read. Returns true if another process, such as a forked VM, renews this claim.
+    /// Applies a read. Returns true if another process, for example on a forked VM, renews this
+    /// claim.
     pub(super) fn observe_read(&mut self, found: Found, turn: &mut Turn<'_>) -> bool {
         let checking = self.checking.take();
         let duplicate = checking.is_some_and(|claim| claim.is_renewed_by_another(&found));

@@ -8,7 +8,7 @@ use super::{
 use crate::claim::Outbox;
 pub use crate::deadline_policy::Terms;
 
-/// Identifies a call, so that a late reply can be matched as well.
+/// Identifies a call, so that even a late reply can be matched to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CallId(pub u64);
@@ -39,7 +39,7 @@ pub enum Effect {
         claim: Option<Claim>,
         /// The highest token seen.
         token: Token,
-        /// The longest lease duration seen, which the next process waits after a rollback.
+        /// The longest lease duration seen; the next process waits this long after a rollback.
         lease_longest: Duration,
     },
     /// The role changed; log and count the change. Needs no answer.
@@ -77,7 +77,8 @@ pub enum OrderKind {
     },
 }
 
-/// A store operation. Each filter also requires a lease of this schema with this name.
+/// A store operation. The filter of each operation also requires a lease of this schema with this
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
@@ -137,7 +138,7 @@ pub enum Operation {
         /// The standby to replace; `None` requires that no standby is registered.
         replaces: Option<Session>,
     },
-    /// Withdraw the registration of this session as the standby. Changes nothing else.
+    /// Withdraw the registration of this session as the standby, and change nothing else.
     Withdraw {
         /// Session of the standby.
         session: Session,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
-/// Maximum length of a lease name, which is also used as the value of a Kubernetes label.
+/// Maximum length of the name of a lease or lock, equal to the maximum of a Kubernetes label value.
 pub const NAME_LENGTH_MAX: usize = 63;
 /// Maximum length of an identity, equal to the maximum of a Kubernetes pod name.
 pub const IDENTITY_LENGTH_MAX: usize = 253;
 
-/// The name of a lease: 1–63 characters that form a valid Kubernetes label value.
+/// The name of a lease or lock: 1–63 characters that form a valid Kubernetes label value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName(Arc<str>);
 
@@ -104,7 +104,7 @@ pub(crate) use text;
 
 text! { ResourceName Identity }
 
-/// Source of random ids: the kernel in the daemon, a seeded generator in the simulator.
+/// Source of random ids and jitter: the kernel in the daemon, a seeded generator in the simulator.
 pub trait Randomness {
     /// Returns 128 random bits.
     fn bits(&mut self) -> u128;

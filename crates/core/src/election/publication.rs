@@ -91,7 +91,8 @@ impl Publication {
         let transition = (role != before).then(|| {
             let token_before = self.status.authority.map(|a| a.token);
             let stopping_token = state.tenure().map(|t| t.token);
-            // Between idle roles, repeating the last reason would count a loss twice in metrics.
+            // For a change between roles that do not lead, repeating the last reason would count a
+            // loss twice in metrics.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {
@@ -146,7 +147,7 @@ impl Publication {
     }
 
     /// Returns true if the store has answered since the last change of role. Otherwise, the outage
-    /// that ended the leadership still lasts. `answers_until` is one lease duration after the last
+    /// that ended the leadership continues. `answers_until` is one lease duration after the last
     /// answer.
     fn answered_since_change(&self, contender: &Contender) -> bool {
         let lease_duration = contender.me().timings().lease_duration();

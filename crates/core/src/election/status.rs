@@ -75,7 +75,7 @@ pub struct HolderView {
     /// Token of the holder.
     pub token: Token,
     /// Instant at which this candidate considers the holder expired. If this candidate is the
-    /// holder, its own deadline.
+    /// holder, this is its own deadline.
     pub until: BootTime,
     /// True until this candidate has seen the holder write, because the holder may have exited
     /// earlier.

@@ -86,7 +86,7 @@ impl Stopping {
         self.delay = self.delay.min(delay);
     }
 
-    /// Returns a notice, only once, if the release must wait for readers of a stuck file.
+    /// If the release must wait for readers of a stuck file, returns a notice, but only once.
     pub(super) fn report_stuck_files(&mut self, now: BootTime) -> Option<Notice> {
         let stuck = self.files == Files::Stuck;
         let report = stuck && !std::mem::replace(&mut self.stuck_reported, true);

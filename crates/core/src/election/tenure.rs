@@ -139,7 +139,8 @@ impl Tenure {
         due - late.min(interval / SLOT_STEP_PARTS)
     }
 
-    /// Handles the reply to a renewal, even a late one. A failed renewal is repeated at `retry_at`.
+    /// Handles the reply to a renewal, even a late reply. A failed renewal is repeated at
+    /// `retry_at`.
     pub(super) fn reply(
         &mut self,
         call: CallId,

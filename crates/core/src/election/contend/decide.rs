@@ -130,7 +130,8 @@ impl Contender {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // If this process never sent the revision, a forked VM did, so the claim must expire.
+        // If this process never sent the revision, a process on a forked VM did, so the claim must
+        // expire.
         let pending = self.claims.pending_of(holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed || attempt.cancelled {
@@ -180,7 +181,8 @@ impl Contender {
         let expires = if dead {
             BootTime::default()
         } else {
-            // Measured on this candidate's clock, from when this revision was first seen.
+            // The lease duration is measured on this candidate's clock, from when it first saw this
+            // revision.
             let mine = planted!(OwnDuration).then(|| self.me.timings().lease_duration());
             let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
             expires + self.head_start_of_others(lease)

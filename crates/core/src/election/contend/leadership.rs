@@ -138,8 +138,8 @@ impl Contender {
                     self.release(&ended, turn);
                 }
             }
-            // Sends no release, because a release would depose a forked VM that leads with this
-            // claim.
+            // Sends no release, because a release would end the leadership of a forked VM that
+            // leads with this claim.
             CauseOfLoss::Rejected => {
                 // Removes the claim from the record in the status directory. If the directory was
                 // cloned, another process may lead with this claim.
@@ -147,12 +147,13 @@ impl Contender {
                 self.checking = Some(RejectedClaim::of(ended));
                 self.reads.fall_behind(turn.now);
             }
-            // Released only if the workload is confirmed gone before the lease expires (I6).
+            // The claim is released only if the workload is confirmed gone before the lease expires
+            // (I6).
             CauseOfLoss::WorkloadStuck => {
                 self.claims.add_ended(ended);
                 self.reads.fall_behind(turn.now);
             }
-            // Nothing to release, because the document that named this claim is gone.
+            // There is nothing to release, because the document that named this claim is gone.
             CauseOfLoss::StoreRolledBack => {}
         }
     }

@@ -12,8 +12,8 @@ use crate::election::{
     Standby, Tenure,
 };
 
-/// Minimum time that standbys get to register again. Usually enough for two polls, two random
-/// delays (a follower of lower priority may register first), and the renewal that shows the
+/// Minimum time that standbys get to register again. The time usually suffices for two polls, two
+/// random delays (a follower of lower priority may register first), and the renewal that shows the
 /// registration.
 const ANSWER_WAIT: Duration = Duration::from_secs(8);
 

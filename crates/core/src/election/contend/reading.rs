@@ -432,7 +432,7 @@ impl Contender {
 
 #[cfg(all(test, not(proof)))]
 impl Contender {
-    /// Requires a read but drops it, to build a state that no input reaches.
+    /// Requires a read, but does not schedule it, to build a state that no input reaches.
     pub(crate) fn never_read(&mut self, suspicious: bool, now: BootTime) {
         match suspicious {
             true => self.reads.suspect(now),

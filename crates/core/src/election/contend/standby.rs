@@ -26,7 +26,7 @@ pub(super) struct Registration {
     /// The vacancy to fill, and the instant to register. After a rejection, the instant is `None`
     /// until the view shows a different standby or holder.
     vacancy: Option<(Vacancy, Option<BootTime>)>,
-    /// The unanswered registration, with its vacancy, or the unanswered withdrawal.
+    /// The unanswered registration, with the vacancy that it fills, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or reservation. Avoids a race if the standby has exited.
@@ -122,7 +122,8 @@ impl Contender {
             replaces,
         });
         self.registration.call = Some((call, Some(vacancy)));
-        // Also applies after a success, because a delayed event may hide the registration again.
+        // The candidate may register again even after a success, because a delayed event may hide
+        // the registration.
         let again = turn.now + turn.jittered(self.me.timings().lease_duration());
         self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)

@@ -12,7 +12,7 @@ use crate::election::{BootTime, Effect, Order, OrderKind, Tenure, Token};
 pub(crate) struct WorkloadState {
     supervises: bool,
     running: Option<Running>,
-    /// Cooldown after the last exit. It doubles with each exit soon after a start.
+    /// Cooldown after the last exit. It doubles each time the workload exits soon after its start.
     back_off: Duration,
     /// The last loss of leadership, until an unsupervised workload has had time to notice it.
     pub(super) drain: Option<DrainAfterLoss>,

@@ -104,8 +104,9 @@ impl Contender {
             lease_duration: Declared::of(timings.lease_duration()),
             renew_interval: Some(timings.renew_interval()),
         };
-        // The next process on this directory must know the claim. It must not know a token that no
-        // document has shown, because a store without this token would then seem rolled back.
+        // The next process on this directory must know the claim. The record must not contain a
+        // token that no document has shown, because a store without this token would then seem
+        // rolled back.
         let recorded = self.record.set(Some(claim), &self.view);
         turn.effects.push(recorded);
         let call = turn.effects.send(match lease.claim().zip(ended) {
@@ -250,7 +251,7 @@ impl Contender {
             (WriteInFlight::Releasing { claim, .. }, Outcome::PrimaryOnly) => {
                 match self.shutdown.requested {
                     true => self.released(claim, turn),
-                    // Released again if a read shows that the release was rolled back.
+                    // The claim is released again if a read shows that its release was rolled back.
                     false => self.claims.unconfirmed = Some(claim),
                 }
                 // The reply to a read in flight may predate the release. During the head start, the
@@ -285,8 +286,8 @@ impl Contender {
         self.reads.read_before_write(self.me.retry_at(turn));
     }
 
-    /// Handles a created document. If another document was seen meanwhile, its holder may still
-    /// lead.
+    /// Handles a created document. If another document was seen after the insert was sent, that
+    /// document's holder may still lead.
     fn created(&mut self, found: &Found, overtaken: bool, turn: &mut Turn<'_>) -> AfterWrite {
         let rollback = match (self.view.rollback(found), found) {
             (Some(rollback), _) => rollback,

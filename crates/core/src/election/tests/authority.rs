@@ -25,7 +25,7 @@ fn i2_authority_counts_from_before_the_send_not_from_the_reply() {
     let mut a = Node::start("a", at(0));
     a.answer_with(at(0), MISSING);
     a.answer(at(1), &mut stored);
-    // Sent at 1 s, answered at 3 s.
+    // The acquisition is sent at 1 s and answered at 3 s.
     let (acquire, outcome) = a.perform(&mut stored);
     a.reply(at(3), acquire, outcome);
     assert_eq!(a.valid_until(), at(1) + seconds(18));
@@ -80,7 +80,8 @@ fn the_leaders_of_a_shared_clock_soon_renew_together() {
                     "renewal {renewal} is not at the beginning of a slot"
                 );
             }
-            // The next renewal makes up for a delay that is shorter than the step between slots.
+            // A delay of 1 ms is shorter than 1/1024 of the interval, so the next renewal makes up
+            // for it.
             sent = due + millis(renewal % 2);
             a.tick(sent);
             a.serve(sent, &mut stored);

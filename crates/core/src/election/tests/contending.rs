@@ -95,7 +95,7 @@ fn without_a_stream_a_follower_polls() {
         b.run(at(second), &mut stored);
     }
     let reads = b.count("read");
-    // One read per second, ± 20 %.
+    // The candidate reads once per second, ± 20 %.
     assert!((17..=26).contains(&reads), "{reads} reads in 20 s");
     assert_eq!(b.sent.len(), reads);
 }

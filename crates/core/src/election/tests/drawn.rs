@@ -33,7 +33,8 @@ fn up_to(bits: u128, most: Duration) -> Duration {
 
 #[test]
 fn jitter_is_twenty_percent_on_either_side_and_reaches_both_ends() {
-    // The jitter has 401 steps of one thousandth of the duration. Then the cycle repeats.
+    // The jitter has 401 values, one thousandth of the duration apart. The draw 401 yields the
+    // first value again.
     let drawn = [
         (0, 800),
         (1, 801),

@@ -172,7 +172,7 @@ impl Node {
         node
     }
 
-    /// Gives this node its own sequence of ids after it was cloned from another node.
+    /// Gives a clone of another node its own sequence of ids.
     pub(super) fn reseed(&mut self) {
         self.random += 1 << 48;
     }

@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::election::*;
 
 pub(super) const INTERVAL: u64 = 3;
-/// Maximum time until a follower sees a renewal.
+/// Maximum time from a renewal until a follower sees it.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(60);
 
 use std::time::Duration;

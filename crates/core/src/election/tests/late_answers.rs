@@ -66,7 +66,7 @@ fn a_read_answered_before_the_release_is_forgotten() {
     a.release(at(2), Input::StepDown, &mut stored);
     a.reply(at(2), read, old);
     a.serve(at(2), &mut stored);
-    // The cooldown lasts 24 s, until 26 s; then the candidate should lead.
+    // The cooldown lasts 24 s, until second 26; then the candidate should lead.
     a.run(at(27), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }

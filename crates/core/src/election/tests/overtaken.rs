@@ -166,8 +166,8 @@ fn i1_a_shutdown_leaves_a_claim_that_landed_in_a_quarantine_to_expire() {
     assert!(b.exited && stored.lease().holder.is_some());
 }
 
-/// A late reply shows a claim, and the store then restores an older document. Only a read can show
-/// the restore to the candidate.
+/// A late reply shows a claim, and the store is then restored to an older document. Only a read
+/// shows this rollback to the candidate.
 #[test]
 fn i1_a_late_reply_that_shows_a_later_document_precedes_a_read() {
     let (_, mut b, stored) = leader_and_follower();

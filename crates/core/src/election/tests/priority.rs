@@ -5,8 +5,8 @@ use crate::election::*;
 
 const HEAD_START: u64 = 50;
 const SPREAD: u64 = 40;
-/// The minimum interval between handoffs. `ANSWER` is the time that a standby has to register
-/// again.
+/// The minimum interval between handoffs, in seconds. `ANSWER` is the time that a standby has to
+/// register again.
 const INTERVAL: u64 = 300;
 const ANSWER: u64 = 8;
 
