@@ -78,8 +78,8 @@ impl Contender {
         loss: Option<Reason>,
         now: BootTime,
     ) -> EndedClaim {
-        // Other reasons need no cooldown. An unhealthy candidate stays out until its workload is
-        // healthy, and a leader that gave way waits for the end of the reservation.
+        // Only a requested step-down needs a cooldown. An unhealthy candidate stays out until its
+        // workload is healthy, and a leader that gave way waits for the end of the reservation.
         let asked = matches!(stopped.reason, Reason::Requested | Reason::Transferred);
         if asked && !self.preference.gave_way {
             self.cool_down(stopped.tenure.token, now);
@@ -88,7 +88,7 @@ impl Contender {
         self.end(&stopped.tenure, reason, stopped.reserved_for)
     }
 
-    /// Ends a claim. Without a `reservation`, the standby gets a head start.
+    /// Ends a claim. Without a `reservation`, the standby gets a head start, except after a pause.
     fn end(&self, tenure: &Tenure, reason: Reason, reservation: Option<Reservation>) -> EndedClaim {
         // While the lease is paused, no candidate may use a head start.
         let head_start = || (reason != Reason::Paused).then(|| head_start_of_standby(&self.view));

@@ -90,7 +90,8 @@ impl WorkloadState {
         Some(Effect::Workload(Order { token, kind }))
     }
 
-    /// Ends the drain at `until`, but not before the deadline in a stuck status file.
+    /// Ends the drain at `until` if this is earlier, but not before the deadline in a stuck status
+    /// file.
     pub(super) fn shorten_drain(&mut self, until: BootTime) {
         if let Some(lost) = &mut self.drain {
             lost.until = lost.until.min(until.max(lost.shown_until));
@@ -103,8 +104,8 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns when a release should stop waiting for an exit: at the latest when the claim
-    /// expires.
+    /// Returns until when a shutdown delays its release: until the workload has had time to notice
+    /// the loss, but at most until the claim expires.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }

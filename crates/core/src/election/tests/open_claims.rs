@@ -75,7 +75,7 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!(b.token(), token(2));
     a.event(at(24), &stored);
     assert_eq!(recorded(&a), None);
-    // The document shows a's claim again, with b's token, and b may still lead.
+    // The document shows the claim of `a` again, with the token of `b`, and `b` may still lead.
     let mut edited = before;
     edited.lease_mut().token = token(2);
     a.event(at(25), &edited);

@@ -13,7 +13,8 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
 
     let b = Node::served("b", at(2), &mut stored);
     assert!(b.leads(at(2)));
-    // b exits immediately. By then a must have seen b's claim, although a's cooldown has not ended.
+    // b exits immediately. By then, `a` must have seen the claim of `b`, although the cooldown of
+    // `a` has not ended.
     a.run(at(26), &mut stored);
     assert!(!a.leads(at(26)));
     a.run(at(28), &mut stored);
