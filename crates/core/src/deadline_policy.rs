@@ -100,7 +100,7 @@ impl DesiredState {
         Self { terms, ..self }
     }
 
-    /// Returns the state with a stop. A stopping workload never gets more time.
+    /// Returns the state with a stop. A second stop never gives the workload more time.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -240,7 +240,8 @@ pub struct DeadlinePolicy {
     phase: PolicyPhase,
     closed: bool,
     expired: bool,
-    /// Instant at which descendants must end after CMD's first process exited by itself.
+    /// Instant at which descendants are asked to stop after CMD's first process has exited by
+    /// itself.
     left_behind_at: Option<BootTime>,
     signalled: bool,
     descendants_unsignalled: bool,

@@ -164,8 +164,8 @@ impl OpenClaims {
             .take_if(|claim| lease.claim() != Some(*claim))
     }
 
-    /// Drops all claims, because their revisions are gone. If a restore brings a claim back, that
-    /// claim counts as another candidate's.
+    /// Drops all claims of this process, because their revisions are gone. If a restore brings a
+    /// claim back, that claim counts as another candidate's.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.ended.clear();

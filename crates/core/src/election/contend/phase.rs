@@ -81,8 +81,8 @@ impl RenewalPhase {
         });
     }
 
-    /// Returns the next time to read, within `retry` if a renewal is overdue; `None` if the lease
-    /// has no holder.
+    /// Returns the next time to read; `None` if the lease has no holder. If a renewal is overdue,
+    /// reads are at most `retry` apart.
     pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
         let seen = self.seen?;
         let (begin, end) = seen.window(interval);

@@ -61,7 +61,8 @@ impl Following {
 pub(super) struct StreamCheck {
     /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
-    /// True if an event was applied after the read was sent, so that the reply may be older.
+    /// True if an event was applied after the read was sent, so the reply may be older than the
+    /// view.
     overtaken: bool,
 }
 
