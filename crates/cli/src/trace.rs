@@ -34,9 +34,9 @@ pub fn from_environment() -> Result<Option<Trace>, CommandError> {
     }
 }
 
-/// Opens or creates a file that only this user can read. Refuses a symbolic link, because another
-/// user may have planted it. Refuses a pipe, because each write would block until a process reads
-/// it.
+/// Opens a file, or creates a file that only this user can read. Refuses a symbolic link, because
+/// another user may have planted it. Refuses a pipe, because each write would block until a process
+/// reads it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()

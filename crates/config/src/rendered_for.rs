@@ -81,7 +81,8 @@ impl Placement {
         differs.then_some(rendered)
     }
 
-    /// Rejects a default name that begins with another namespace. `kind` is "lease" or "lock".
+    /// Rejects a default name that was rendered for another namespace or service account. `kind` is
+    /// "lease" or "lock".
     pub fn check(&self, kind: &str, name: &ResourceName) -> Result<(), CommandError> {
         let Some(rendered) = self.moved().filter(|rendered| rendered.names(name)) else {
             return Ok(());

@@ -158,7 +158,7 @@ fn a_paused_lease_of_an_expired_holder_is_not_taken_over() {
 fn a_candidate_that_was_asked_to_step_down_stays_out_also_if_its_deadline_ended_the_drain() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(60)));
     a.demote(at(1), Input::StepDown);
-    // The store is unreachable until the claim has expired.
+    // The store does not answer until the leader's deadline has passed.
     a.run_cut_off(at(18), &Outcome::Unknown);
     assert_eq!(a.reason(), Some(Reason::Deadline));
     a.run(at(30), &mut stored);
