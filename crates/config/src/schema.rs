@@ -262,7 +262,7 @@ pub static KEYS: &[Key] = keys! {
         "retry_interval", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between retries, and between polls without a change stream";
         "handoff_delay", ValueType::Duration(Duration::ZERO, LONGEST), Now,
-            "Time given to the workload at a graceful step-down; 0s: no wait", lock: none;
+            "Time that the workload has to notice a graceful step-down; 0s: no wait", lock: none;
         "prefer", ValueType::OneOf(Prefer::WORDS), Now,
             "Automatic handoff to a standby of higher priority: none or priority", lock: none;
         "prefer_interval", ValueType::Duration(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
@@ -336,14 +336,14 @@ pub static KEYS: &[Key] = keys! {
             "Recipients of the stop signal: group or main (the first process only); SIGKILL goes to all",
             lock: "Recipients of the stop signal: group or main (the command's first process only); SIGKILL goes to all";
         "stop_grace", ValueType::Duration(Duration::ZERO, STOP_GRACE_MAX), Restart,
-            "Grace of a supervised workload before SIGKILL at a graceful step-down",
-            lock: "Grace of the command before SIGKILL after a signal, while the lock is renewed";
+            "Grace period of a supervised workload before SIGKILL at a graceful step-down",
+            lock: "Grace period of the command before SIGKILL after a signal, while the lock is renewed";
         "linger", ValueType::Duration(Duration::ZERO, LONGEST), Restart,
-            "Time that descendants have to end by themselves after a supervised workload has exited",
-            lock: "Time that descendants have to end by themselves after the command has exited, while the lock is renewed";
+            "Time for descendants to exit on their own after a supervised workload has exited",
+            lock: "Time for descendants to exit on their own after the command has exited, while the lock is renewed";
         "loss_grace", ValueType::Duration(INTERVAL_MIN, LONGEST), NextClaim,
-            "Grace of a supervised workload before SIGKILL after leadership is lost",
-            lock: "Grace of the command before SIGKILL after the lock is lost";
+            "Grace period of a supervised workload before SIGKILL after leadership is lost",
+            lock: "Grace period of the command before SIGKILL after the lock is lost";
         "on_exit", ValueType::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release", lock: none;
         "on_daemon_restart", ValueType::OneOf(OnDaemonRestart::WORDS), Restart,

@@ -80,8 +80,8 @@ impl UriSource {
     }
 }
 
-/// Returns true if a string could be a connection string or contain its password. Callers mask these
-/// texts, because users often set connection strings under the wrong key.
+/// Returns true if a string could be a connection string or contain its password. Callers mask
+/// these strings, because users often set connection strings under the wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1
