@@ -80,7 +80,8 @@ const DEPENDENTS: [Dependent; 6] = [
         ],
         needs: &["kubernetes.enabled"],
         off: "off",
-        what: "labels and Events, which kubernetes.enabled=off turns off: omit this flag or that setting",
+        what: "labels and Events, which kubernetes.enabled=off turns off: omit this flag or \
+               that setting",
     },
 ];
 
