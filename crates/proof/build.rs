@@ -2,7 +2,7 @@
 
 fn main() {
     println!("cargo::rustc-cfg=proof");
-    // Prevents a compiler warning, because `crates/core` checks a feature that this package does
+    // Prevents a compiler warning about a feature that `crates/core` checks and this package does
     // not declare.
     println!("cargo::rustc-check-cfg=cfg(feature, values(\"serde\"))");
 }

@@ -15,7 +15,7 @@ use mongodb::options::{AuthMechanism, ClientOptions, ConnectionString, Credentia
 pub(crate) use self::options::{APP_NAME_MAX, LOAD_BALANCED};
 pub use self::options::{OPTIONS, Treatment, UriOption};
 
-/// Maximum size in bytes, in case the path of the string's file is wrong (`/dev/zero`).
+/// Maximum size in bytes, in case the string is read from a wrong path, such as `/dev/zero`.
 pub const BYTES_MAX: usize = 64 * 1024;
 /// Login mechanisms that MongoDB 4.0 and later support.
 const MECHANISMS: &str =
@@ -65,13 +65,14 @@ pub enum UriProblem {
          bytes"
     )]
     NotAscii,
-    /// The text is longer than any connection string, or is not UTF-8.
+    /// The text is longer than [`BYTES_MAX`], or is not UTF-8.
     #[error("is not a connection string: it must be UTF-8 text of at most 64 KiB")]
     NotText,
     /// leasehold refuses an option. Contains its name, the reason and the remedy.
     #[error("has the option {0}: {1}")]
     Refused(&'static str, &'static str),
-    /// The string has an option that no driver has. Contains its name, and a similar known option.
+    /// The string has an option that no driver supports. Contains its name, and the known option
+    /// with the most similar name, if any.
     #[error("has the unknown option {}: {}, or remove it", .0, .1.map_or_else(
         || "correct its name".to_owned(),
         |nearest| format!("write {nearest}"),
@@ -81,10 +82,10 @@ pub enum UriProblem {
     #[error("has the option {0} without a value: set it, or remove it")]
     NoValue(&'static str),
     /// The string has an option whose value is not accepted. Contains the accepted values.
-    #[error("has a wrong value of the option {0}: expected {1}")]
+    #[error("has a wrong value for the option {0}: expected {1}")]
     Value(&'static str, &'static str),
     /// The string has an option twice, with different values.
-    #[error("has two values of the option {0}: remove one")]
+    #[error("has two values for the option {0}: remove one")]
     Ambiguous(&'static str),
     /// The driver rejects options or their combination. Contains their names and the reason.
     #[error(
@@ -95,18 +96,18 @@ pub enum UriProblem {
     Rejected(Vec<&'static str>, Option<String>),
     /// The string requests a login that only a build with this cargo feature supports.
     #[error(
-        "requests the login {0}, which is not in this program: build one with --features {1} \
-         (docs/mongodb.md), or use another login"
+        "requests the login {0}, which this build does not support: build leasehold with \
+         --features {1} (docs/mongodb.md), or use another login"
     )]
     Login(&'static str, &'static str),
     /// The string requests a login that leasehold never supports.
     #[error(
-        "requests the login GSSAPI (Kerberos), which leasehold does not have: use another one \
-         (docs/mongodb.md)"
+        "requests the login GSSAPI (Kerberos), which leasehold does not support: use another \
+         login (docs/mongodb.md)"
     )]
     Kerberos,
     /// A server has a port out of range.
-    #[error("has a port that does not exist: expected host:port with a port from 1 to 65535")]
+    #[error("has a port out of range: expected host:port with a port from 1 to 65535")]
     Port,
     /// The driver's parser rejects the string.
     #[error(
@@ -162,8 +163,8 @@ impl ConnectionUri {
         if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(UriProblem::Whitespace);
         }
-        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics with a part of the
-        // string in its message.
+        // If a non-ASCII character follows a `%`, the driver (3.9.1) panics, and the panic message
+        // contains a part of the string.
         if !uri.is_ascii() {
             return Err(UriProblem::NotAscii);
         }

@@ -20,8 +20,8 @@ use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
-/// The flag of this key is accepted, because scripts pass on the flags of `lock`. It is hidden,
-/// because these commands hold no lock.
+/// The key of a flag that is accepted, because scripts pass the flags of `lock` to these commands
+/// too. The flag is hidden, because these commands hold no lock.
 const IDENTITY: &str = "identity.name";
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
@@ -105,7 +105,7 @@ struct BreakArgs {
     lock: LockName,
     /// Remove live holders too (unsafe)
     ///
-    /// Removes all holders; two may then hold the lock. Asks for confirmation.
+    /// Removes all holders; two processes may then hold the lock. Asks for confirmation.
     #[arg(long)]
     force: bool,
     /// Do not ask for confirmation

@@ -285,7 +285,7 @@ impl Session {
     }
 
     /// Opens a live view, and waits for its first listing. Fails immediately if MongoDB refuses the
-    /// login or the replica set.
+    /// login, or reports a replica set that the connection string does not name.
     async fn follow(&self, scope: Scope, doing: &'static str) -> Result<Followed, OperatorError> {
         tokio::select! {
             followed = self.listed(scope, doing) => followed,

@@ -69,7 +69,7 @@ pub struct ReplicasArgs {
     /// Number of replicas [default: 1 or more]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u32::MAX))]
     expect: Option<u32>,
-    /// Ask again for at most this time
+    /// Repeat the checks for at most this long
     ///
     /// Asks every second until all checks pass or this time is over. Example: 1m.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
@@ -430,8 +430,8 @@ impl ReplicaStore {
 }
 
 impl Replica {
-    /// Returns true if this process gave that answer. If answers with an equal session differ, a
-    /// running VM was cloned, and two processes share the session.
+    /// Returns true if this process gave that answer. If two answers have equal sessions but differ
+    /// otherwise, a running VM was cloned, and two processes share the session.
     fn is_of(&self, answer: &Result<ReplicaStatus, NoStatus>) -> bool {
         let has_session = answer.as_ref().is_ok_and(|state| state.session.is_some());
         has_session && self.state == *answer

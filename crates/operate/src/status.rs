@@ -1,6 +1,6 @@
 //! `leasehold status`: reads the leader from the status directory, without contacting the daemon or
-//! MongoDB. A file that says "leader" is valid only until its deadline, and only in the boot that
-//! wrote it.
+//! MongoDB. A file that says "leader" is valid only until its deadline, and only during the boot in
+//! which it was written.
 
 #[cfg(test)]
 mod any_file;

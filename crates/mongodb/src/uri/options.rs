@@ -35,8 +35,8 @@ pub(crate) const APP_NAME_MAX: usize = 128;
 pub(crate) const LOAD_BALANCED: &str = "changes of the primary are not visible behind a load \
      balancer: remove the option, and name the members or the mongos";
 
-/// The options in the drivers' specification, and options of single drivers. An option is ignored
-/// only if it changes neither security nor the choice of the leader.
+/// The options in the drivers' specification, and options that only some drivers have. An option is
+/// ignored only if it affects neither security nor the election of the leader.
 const TREATMENTS: [(Treatment, &str); 25] = [
     (
         Applied,
@@ -107,14 +107,14 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     (Refused(LOAD_BALANCED), "loadBalanced"),
     (
         Refused(
-            "certificate and key are read from one file: join both in one, and write \
-             tlsCertificateKeyFile",
+            "the certificate and the key are read from one file: put both into one file, and \
+             write tlsCertificateKeyFile",
         ),
         "tlsCertificateFile tlsPrivateKeyFile",
     ),
     (
         Refused(
-            "certificates of servers are verified by default: remove the option, or write \
+            "server certificates are verified by default: remove the option, or write \
              tlsAllowInvalidCertificates=true to trust every server",
         ),
         "rejectUnauthorized sslValidate sslVerifyCertificate ssl_cert_reqs",
@@ -134,21 +134,21 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     ),
     (
         Refused(
-            "host names are verified together with certificates: use a host name that the \
-             certificate has, or tlsInsecure, which verifies neither",
+            "host names are verified together with certificates: use a host name in the \
+             certificate, or tlsInsecure, which verifies neither",
         ),
         "tlsAllowInvalidHostnames ssl_match_hostname checkServerIdentity",
     ),
     (
         Refused(
-            "lists of revoked certificates are not supported, and a revoked certificate would be \
+            "certificate revocation lists are not supported, so a revoked certificate would be \
              trusted: remove the option, and replace the authority instead",
         ),
         "tlsCRLFile",
     ),
     (
         Refused(
-            "versions, ciphers and server names of TLS cannot be set: remove the option, and \
+            "TLS versions, ciphers and server names cannot be set: remove the option, and \
              restrict them on the servers",
         ),
         "ciphers ecdhCurve secureProtocol servername",
@@ -177,7 +177,7 @@ const HARMLESS: &str = "\
     w=majority rejectUnauthorized=true sslValidate=true sslVerifyCertificate=true \
     ssl_cert_reqs=CERT_REQUIRED ssl_match_hostname=true checkServerIdentity=true";
 
-/// All options of connection strings that leasehold knows.
+/// All connection string options that leasehold knows.
 pub static OPTIONS: LazyLock<Vec<UriOption>> = LazyLock::new(|| {
     // Every `leasehold lock` builds this table at startup, so `ALIASES` is split once instead of
     // once per option.
@@ -235,7 +235,8 @@ impl UriOption {
         (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
-    /// True if, without a value, the driver would trust other servers or log in as another user.
+    /// True if the driver would trust other servers or log in as another user if the value were
+    /// missing.
     pub(super) fn requires_value(&self) -> bool {
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)
@@ -252,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// The options of the specification ("List of specified options").
+    /// The options in the drivers' specification (section "List of specified options").
     const SPECIFIED: &str = "maxAdaptiveRetries enableOverloadRetargeting appname authMechanism \
         authMechanismProperties authSource compressors connectTimeoutMS directConnection \
         heartbeatFrequencyMS journal loadBalanced localThresholdMS maxIdleTimeMS maxPoolSize \
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// The options of single drivers: Node.js, PyMongo, Java, Go, C# and C.
+    /// Options that only some drivers have: Node.js, PyMongo, Java, Go, C# or C.
     const OF_DRIVERS: &str = "heartbeatIntervalMS promoteValues promoteLongs promoteBuffers \
         enableUtf8Validation zstdCompressionLevel ignoreUndefined serializeFunctions checkKeys raw \
         forceServerObjectId autoSelectFamily serverApi tz_aware datetime_conversion \

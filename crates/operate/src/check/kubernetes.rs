@@ -1,4 +1,5 @@
-//! Checks what the daemon needs to publish on its pod: token, permissions, policy, latency.
+//! Checks what the daemon needs to label its pod and report Events: token, permissions, policy,
+//! latency.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const POLL: Duration = Duration::from_millis(20);
 /// Oldest MongoDB version with change streams that candidates can use.
 const VERSION_MIN: (u32, u32) = (4, 4);
-/// A slower DNS look-up indicates an unresponsive nameserver.
+/// A DNS look-up that takes longer indicates an unresponsive nameserver.
 const SLOW_MIN: Duration = Duration::from_secs(1);
 const NAMESERVERS: &str = "check the nameservers of this host (/etc/resolv.conf)";
 /// Minimum number of data-bearing members for a set to survive losing one.
@@ -303,7 +303,7 @@ fn deployment(description: &Description) -> Finding {
             format!(
                 "unsupported: {product}, which only implements MongoDB's protocol: exclusion is not promised"
             ),
-            "use a MongoDB replica set: an acknowledgement of this server guarantees less than an acknowledgement of MongoDB (docs/mongodb.md)",
+            "use a MongoDB replica set: an acknowledgement from this server guarantees less than an acknowledgement from MongoDB (docs/mongodb.md)",
         ),
         (Product::Unrecognized, _) => Finding::warning(
             format!(
@@ -333,7 +333,7 @@ fn deployment(description: &Description) -> Finding {
             let (set, is_small) = (&description.set, members < MEMBERS_MIN);
             let result = match is_small {
                 true => "no leader while one data-bearing member is down",
-                false => "at most one leader, even during elections of a primary",
+                false => "at most one leader, even while the set elects a primary",
             };
             let detail = format!(
                 "replica set {set:?}, MongoDB {version}, data-bearing members: {members}, arbiters: {arbiters}: {result}"

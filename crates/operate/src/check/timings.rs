@@ -120,11 +120,11 @@ fn boot_id(found: io::Result<Option<String>>) -> Finding {
         Ok(Some(id)) => Finding::ok(id),
         Err(error) => Finding::failed(
             error.to_string(),
-            "free descriptors and memory: `leasehold run` does not start without the id of the boot",
+            "free descriptors and memory: `leasehold run` does not start without the boot id",
         ),
         Ok(None) => Finding::warning(
             "/proc/sys/kernel/random/boot_id does not exist, or may not be read",
-            "mount /proc: without the id of the boot, readers cannot check the status file and a restarted leader waits for its own lease to expire",
+            "mount /proc: without the boot id, readers cannot check the status file and a restarted leader waits for its own lease to expire",
         ),
     }
 }

@@ -93,9 +93,9 @@ async fn expired(
 ) -> Result<BreakOutcome, CommandError> {
     let mut observer = Observer::new(round_trip);
     let mut noted = false;
-    // Entries of the first read that have not been renewed or removed since, and thus may still
-    // expire. A holder whose work has ended is left out, because its minimum hold may be much
-    // longer than a lease duration.
+    // Entries from the first read that have been neither renewed nor removed since then, so they
+    // may still expire. A holder whose work has ended is left out, because its minimum hold may be
+    // much longer than a lease duration.
     let has_rest = |entry: &&Entry| entry.work_done && !entry.min_hold.is_zero();
     let holders = first.holders.iter().filter(|entry| !has_rest(entry));
     let mut silent: Vec<_> = holders.chain(&first.queue).map(version).collect();
@@ -142,12 +142,12 @@ async fn expired(
                 .map_or(Duration::ZERO, |at| at.since(now));
             say(&format!(
                 "lock {}: watching for up to {} for entries that are not renewed; entries that are renewed are \
-                 kept (--force removes them too, and voids the exclusion)",
+                 kept (--force removes them too, which is unsafe)",
                 lock.name,
                 short(left)
             ));
         }
-        // Reading again just before an entry expires shows a late renewal.
+        // A read just before an entry expires shows a late renewal.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
         tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();
@@ -168,8 +168,8 @@ async fn forced(
     let effect = match found.holders.iter().all(|entry| entry.work_done) {
         true => "The work has ended: --force ends only the minimum hold.",
         false => {
-            "--force is unsafe: the current holder keeps running until its next renewal, alongside the next one. Only a \
-             fencing token protects then."
+            "--force is unsafe: the current holder keeps running until its next renewal, alongside the next one. During \
+             that time, only a fencing token protects the resource."
         }
     };
     say(&format!("lock {name}: {broken}\n{effect}"));

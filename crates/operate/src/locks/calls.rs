@@ -198,8 +198,8 @@ impl LockCalls<'_> {
             .await
     }
 
-    /// Retries a write that was not sent. After a write with an unknown outcome, reads the lock
-    /// again, and calls `reread` to decide whether the write is retried.
+    /// Performs a write, and retries it if it was not sent. After a write with an unknown outcome,
+    /// reads the lock again, and calls `reread` to decide whether the write is retried.
     pub(super) async fn write<F>(
         &self,
         doing: &'static str,

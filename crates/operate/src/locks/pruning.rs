@@ -18,7 +18,8 @@ use leasehold_host::{CommandError, exit};
 use leasehold_mongodb::store::mongo::operators::{CollectionEntry, Content, LockRecord};
 
 enum Pruning {
-    /// Contains the age of the last success, if any; its record was removed too.
+    /// Contains the age of the last success, if the lock had one. The record of this success was
+    /// removed too.
     Pruned(Option<Duration>),
     /// The document already contains only its token.
     Bare,

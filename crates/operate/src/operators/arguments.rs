@@ -30,7 +30,7 @@ interrupted the command. After an interruption, the last line of the output says
 const CANCEL_HELP: &str = "\
 Examples:
   leasehold cancel orders
-                             exit code 0 too if the lease has no request
+                             exits with 0 even if the lease has no request
 
 Exit codes: 0 withdrawn, or no request to withdraw; 1 refused, because the lease is retired; 64 usage; 69 MongoDB \
 unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that interrupted the command.";
@@ -42,7 +42,7 @@ Maximum time to wait for MongoDB, and then for the effect of the request.";
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. Until a renewal is seen, \"~6m12s\" is the age \
 of the last write, by the wall clocks of the holder and of this machine. \"> 4s\" means that no renewal was seen for 4s, and \
-that the clocks prove nothing. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
+that the wall clocks do not show its time. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
 holder has exited, not proof.
 
 Examples:
@@ -76,7 +76,7 @@ candidates. The command verifies for one lease duration (24s if the lease is fre
 Examples:
   leasehold repair orders --token-at-least 4711
 
-Exit codes: 0 done, or the token was high enough; 1 a candidate writes to the lease, or the lease was deleted; \
+Exit codes: 0 done, or the token was already high enough; 1 a candidate writes to the lease, or the lease was deleted; \
 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease.";
 
 const WEB_HELP: &str = "\
@@ -90,7 +90,7 @@ Examples:
   leasehold web --mongodb-uri-file /etc/leasehold/uri
                              then open http://127.0.0.1:9403/
   leasehold web --allow-actions --by olga
-                             the page can step down, transfer, pause, resume and cancel
+                             the page offers step-down, transfer, pause, resume and cancel
   leasehold web --listen 0.0.0.0:9403 --token-file /etc/leasehold/web-token
                              for other machines; other users must not be able to read the file, which is reloaded when it changes
   leasehold web --metrics-only --metrics-names 'orders,nightly-*'
@@ -170,7 +170,7 @@ impl<S: Selection> ConnectionArgs<S> {
         inner: &Self,
     ) -> Option<String> {
         if let Some((flag, _)) = of_list.iter().find(|(_, given)| *given) {
-            let remedy = format!("leave it out with {subcommand}");
+            let remedy = format!("omit it when using {subcommand}");
             return Some(format!("--{flag} applies to the list: {remedy}"));
         }
         let before = &self.configuration.sources.flags;
@@ -216,9 +216,9 @@ pub(super) struct Query {
 pub(super) struct Observe {
     /// Maximum wait for renewals [default: 4s]
     ///
-    /// By default, the command waits only for holders in doubt: the last renewal is late, or the
-    /// holder's clock is wrong. If a holder is silent, the command also asks the candidates of the
-    /// lease, and waits only 1.5s if the holder does not answer.
+    /// By default, the command waits only for a holder whose last renewal is late or whose clock is
+    /// wrong. If a holder is silent, the command also asks the candidates of the lease, and waits
+    /// only 1.5s if the holder does not answer.
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true,
           value_parser = between(Duration::ZERO, OBSERVE_MAX))]
     pub(super) observe: Option<Duration>,
@@ -345,7 +345,7 @@ pub struct WebArgs {
     pub(super) listen: SocketAddr,
     /// File with the token that visitors need
     ///
-    /// Required beyond a loopback address.
+    /// Required unless --listen is a loopback address.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) token_file: Option<PathBuf>,
     /// Serve only the metrics, without the page
@@ -360,7 +360,8 @@ pub struct WebArgs {
     pub(super) metrics_names: Vec<NamePattern>,
     /// Let visitors send requests to leaders
     ///
-    /// Visitors can step down, transfer, pause, resume and cancel. Requires the right to update.
+    /// Visitors can use step-down, transfer, pause, resume and cancel. Requires the right to
+    /// update.
     #[arg(long)]
     allow_actions: bool,
     /// Author of the actions [default: USER@HOST]

@@ -268,7 +268,8 @@ mod tests {
     use crate::operators::observed::tests::{ago, observed};
     use crate::operators::roll_call::Rolls;
 
-    /// Returns the state as the list, the description and JSON show it, and the whole description.
+    /// Returns the state as shown in the list, in the description and in JSON, and the whole
+    /// description.
     fn shown(observed: &Observed, now: BootTime) -> ([String; 3], String) {
         let (seen, lease) = observed.lease().expect("a lease");
         let listed = render::rows(observed.documents(), &Rolls::new(), now);

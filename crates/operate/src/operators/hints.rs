@@ -21,7 +21,7 @@ pub(super) fn give<S: Selection>(connection: &ConnectionArgs<S>) {
     GIVEN.get_or_init(|| given(connection));
 }
 
-/// Names a collection and its deployment.
+/// Returns the names of a collection and its deployment.
 pub(crate) fn place(collection: &MongoCollection) -> String {
     let info = collection.info().unwrap_or_default();
     super::render::place(&info)

@@ -37,7 +37,7 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Returns the state of a lease, in texts and in JSON.
+/// Returns the state of a lease, as shown in text and in JSON.
 pub(super) fn state(seen: &ObservedDocument, lease: &LeaseRecord, now: BootTime) -> &'static str {
     match seen.evidence(now).map(|evidence| evidence.liveness) {
         _ if lease.is_retired() => "retired",
@@ -398,7 +398,7 @@ pub(super) fn ended_earlier(ended: &PastHolder) -> bool {
     reason.is_some_and(|reason| ENDED_EARLIER.contains(&reason))
 }
 
-/// Returns the time that a former holder held the lease or lock. `<` marks an upper bound.
+/// Returns how long a former holder held the lease or lock. `<` marks an upper bound.
 pub(super) fn held_for(ended: &PastHolder) -> String {
     let held = ended.ended_at.0.checked_sub(ended.acquired_at.0);
     let held = held.and_then(|millis| u64::try_from(millis).ok());

@@ -1,5 +1,5 @@
 //! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each command writes one
-//! request to the current claim, and waits for its effect.
+//! request to the lease, and waits for its effect.
 
 mod decision;
 mod progress;
@@ -91,7 +91,7 @@ fn interrupted(stage: &Stage, kind: &ActionKind, name: &ResourceName) -> String 
             format!("the request stands, and the leader may still apply it; {cancel} withdraws it")
         }
         (Stage::SteppedDown, _) => format!(
-            "the leader has stepped down, so the request cannot be withdrawn; {describe} shows the next one"
+            "the leader has stepped down, so the request cannot be withdrawn; {describe} shows the next leader"
         ),
     }
 }
@@ -107,7 +107,7 @@ fn undo(kind: &ActionKind, name: &ResourceName) -> String {
     format!("; {what}: {}", hinted(&format!("{command} {name}")))
 }
 
-/// Describes what a request waits for.
+/// Describes what the command waits for.
 fn awaited(stage: &Stage, kind: &ActionKind) -> String {
     match (stage, kind) {
         (_, ActionKind::Resume) => "resumed; waiting for the next leader".to_owned(),
@@ -151,7 +151,7 @@ impl<'a> PendingRequest<'a> {
         let silent = doubtful.as_ref().filter(|(_, it)| it.is_silent());
         let decided = decide(name, kind, self.args.seen, &lease);
         let writes = matches!(decided, RequestDecision::Await | RequestDecision::Write);
-        // Without a wait, the answer contains the evidence.
+        // If the command does not wait, its answer contains the evidence.
         let noted = self.needed(doubtful.as_ref());
         if let Some((holder, evidence)) = noted.filter(|_| writes && self.args.wait) {
             let words = evidence.words(None, clock::boot_now());
@@ -417,7 +417,8 @@ impl<'a> PendingRequest<'a> {
         progress.under_way(timeout, (now, wall()), roll.as_ref())
     }
 
-    /// Follows the request. Returns its progress at the timeout.
+    /// Follows the request until its outcome is known. At the timeout, returns the progress as
+    /// `Err`.
     async fn effect(
         &self,
         followed: &mut Followed,

@@ -33,7 +33,7 @@ no such lease.";
 pub(super) struct RetireArgs {
     #[command(flatten)]
     pub(super) write: WriteArgs,
-    /// Do not ask for candidates first (takes 3s)
+    /// Do not ask the candidates first (asking takes 3s)
     #[arg(long)]
     pub(super) force: bool,
 }

@@ -21,8 +21,8 @@ use leasehold_mongodb::store::{Failure, RetryPolicy};
 /// Time for candidates to answer. Candidates with a change stream answer within milliseconds;
 /// others poll, by default each second.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Time for the answers if a person waits for a list. Candidates that poll at the default interval,
-/// with its jitter, answer in time.
+/// Time for candidates to answer while a person waits for a list. Candidates that poll at the
+/// default interval, with its jitter, answer in time.
 pub(super) const ANSWER_SOON: Duration = Duration::from_millis(1_500);
 /// Time before the first read of the answers. The time doubles before each further read.
 const READ_AFTER: Duration = Duration::from_millis(50);
@@ -132,7 +132,7 @@ pub(super) async fn candidates(
     candidates_with(session, name, id, within, complete).await
 }
 
-/// Asks the candidates as [`candidates`] does, with this id of the roll call.
+/// Asks the candidates as [`candidates`] does, and gives the roll call this id.
 async fn candidates_with(
     session: &Session,
     name: &ResourceName,
@@ -226,7 +226,7 @@ pub(super) async fn roll_with(
 struct LastCall {
     at: BootTime,
     again_at: BootTime,
-    /// True if the holder already seemed to be gone.
+    /// True if the holder seemed to be gone at the time of the call.
     was_silent: bool,
     standby: Option<Identity>,
 }
@@ -268,7 +268,7 @@ impl RollCalls {
         }
     }
 
-    /// Forgets the answers of leases that have a renewing holder again.
+    /// Forgets the answers for leases that again have a renewing holder.
     pub(super) fn forget_led(&mut self, observed: &Observed) {
         let (unled, _) = self.unled(observed);
         self.called.retain(|name, _| unled.contains(name.as_str()));

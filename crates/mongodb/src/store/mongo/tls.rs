@@ -48,7 +48,8 @@ pub(super) fn named_files(options: &TlsOptions) -> Vec<NamedFile> {
         .collect()
 }
 
-/// Returns why a file cannot be read. Opens only regular files, because opening a pipe could block.
+/// Returns why one of these files cannot be read; `None` if all are readable. Opens only regular
+/// files, because opening a pipe could block.
 pub(super) fn unreadable(files: &[NamedFile]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -138,7 +139,7 @@ pub(super) fn client(path: &Path) -> Result<ClientIdentity, &'static str> {
     }
 }
 
-/// Describes a TLS connection that this client or the server refused; `None` for other errors.
+/// Describes why this client or the server refused the TLS connection; `None` for other errors.
 pub(super) fn refusal(error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let (kind, remedy) = match error {
@@ -170,9 +171,10 @@ fn refused_certificate(error: &CertificateError) -> Failure {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             ("is not valid yet", "check this machine's clock")
         }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            ("does not name this host", "use a host name that it names")
-        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+            "does not name this host",
+            "use a host name in the certificate",
+        ),
         CertificateError::Revoked => ("was revoked", "renew it"),
         CertificateError::UnknownRevocationStatus
         | CertificateError::ExpiredRevocationList
@@ -190,8 +192,8 @@ fn refused_certificate(error: &CertificateError) -> Failure {
         CertificateError::UnsupportedSignatureAlgorithm
         | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => (
-            "is signed by an algorithm that is not supported",
-            "issue a certificate signed by RSA (2048 bits or more), ECDSA or Ed25519 with SHA-256",
+            "has a signature algorithm that is not supported",
+            "issue one signed with Ed25519, or with SHA-256 and RSA (2048 bits or more) or ECDSA",
         ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             NOT_FOR_SERVERS
@@ -213,8 +215,8 @@ fn refused_chain(error: &webpki::Error) -> (&'static str, &'static str) {
             "issue one for the server (CA:FALSE), signed by that authority",
         ),
         webpki::Error::EndEntityUsedAsCa => (
-            "is signed by a certificate that is not an authority's (CA:FALSE)",
-            "sign it with an authority of tlsCAFile",
+            "is signed by a certificate that does not belong to an authority (CA:FALSE)",
+            "issue one signed by an authority in tlsCAFile",
         ),
         webpki::Error::NameConstraintViolation | webpki::Error::MalformedNameConstraint => (
             "has a name outside its authority's name constraints",
@@ -256,7 +258,7 @@ fn refused_by_server(alert: AlertDescription) -> Failure {
         | AlertDescription::InsufficientSecurity => TOO_OLD,
         AlertDescription::UnrecognisedName => (
             "the server does not know this host name",
-            "use a host name of its certificate",
+            "use a host name in its certificate",
         ),
         _ => ("the server ended the TLS handshake", SEE_LOG),
     };

@@ -1,12 +1,13 @@
-//! Estimates how busy a deployment is, from the replies to the driver's heartbeats. The estimate only
-//! chooses between a change stream and hints.
+//! Estimates how busy a deployment is, from the replies to the driver's heartbeats. The estimate
+//! only chooses between a change stream and hints.
 
 use mongodb::bson::Document;
 
-/// Mean increment on a busy deployment. The increment counts the writes since the last full second,
-/// so this mean corresponds to about 16 writes per second.
+/// Minimum mean increment on a busy deployment. The increment of a write's timestamp counts the
+/// writes since the last full second, so this mean corresponds to about 16 writes per second.
 const BUSY_MIN: f64 = 8.0;
-/// Maximum increment of a sample, so that a single burst of writes does not make a deployment busy.
+/// Larger increments count as this value, so that a single burst of writes does not make a
+/// deployment busy.
 const SAMPLE_MAX: u32 = 32;
 /// Weight of the newest sample. Three members send 18 samples a minute.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -17,8 +18,8 @@ pub(super) struct WriteRate {
 }
 
 impl WriteRate {
-    /// Records the time of a server's last write, and returns whether the deployment is busy. Returns
-    /// `None` if the reply contains no time, as from a standalone server or a router.
+    /// Records the time of a server's last write, and returns whether the deployment is busy.
+    /// Returns `None` if the reply contains no time: standalone servers and routers send none.
     pub(super) fn record(&mut self, hello: &Document) -> Option<bool> {
         let optime = hello.get_document("lastWrite").ok()?;
         let optime = optime.get_document("opTime").ok()?;

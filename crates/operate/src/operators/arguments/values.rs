@@ -47,7 +47,7 @@ pub(super) fn author(given: Option<&Identity>) -> Identity {
     if let Some(given) = given {
         return given.clone();
     }
-    // A longer name, together with the host name, would exceed the length of an identity.
+    // A longer name, together with the host name, would exceed the maximum length of an identity.
     let is_plain =
         |user: &String| (1..=64).contains(&user.len()) && !user.chars().any(char::is_control);
     let mut users = ["USER", "LOGNAME"]

@@ -76,8 +76,8 @@ impl RenewalWait {
 
 pub(super) const ASKING: &str = "asking the candidates";
 
-/// Describes for the user whether a command waits for renewals or only for candidates, and the time
-/// limit.
+/// Returns a text for the user about what the command waits for (renewals, or only candidates), and
+/// the time limit.
 pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<(&'static str, Duration)> {
     let renewals = renewals.map(|limit| ("waiting for renewals", limit));
     renewals.or_else(|| asks.then_some((ASKING, ANSWER_SOON)))
@@ -177,8 +177,8 @@ mod tests {
         };
         let start = boot_now();
         let at = |seconds: u32| start + seconds * SECOND;
-        // First case: late by the renewal's date. Second case: dated in the future, and late by
-        // observation.
+        // In the first case, the last renewal is dated long ago. In the second case, it is dated in
+        // the future, and no renewal is observed in time.
         for renewed_at in [ago(10), ago(-60)] {
             let mut observed = observed(doc! { "renewed_at": renewed_at });
             let entries = || vec![observed.one().expect("a lease").entry.clone()];

@@ -7,7 +7,7 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Maximum number of keys pressed during one frame.
+/// Maximum number of keys in the queue. While it is full, the thread that reads the keys waits.
 const KEYS_MAX: usize = 16;
 const PAGE: isize = 20;
 /// Selects the alternate screen, hides the cursor, and turns off line wrap.

@@ -117,7 +117,7 @@ impl ObservedLock<'_> {
                 or_dash(result(end)),
             ])
         });
-        // The end is dated by MongoDB's clock, and the beginning by the holder's clock.
+        // MongoDB's clock dates the beginning and the end of each hold.
         let header = [
             "TOKEN", "IDENTITY", "SLOT", "HELD FOR", "ENDED", "AGE", "REASON", "RESULT",
         ];

@@ -1,4 +1,4 @@
-//! Goal: all outputs have equal words for the state of a lock, its holders and its waiters.
+//! Goal: all outputs use identical words for the state of a lock, its holders and its waiters.
 
 use leasehold_clock::boot_now;
 use leasehold_mongodb::store::Failure;

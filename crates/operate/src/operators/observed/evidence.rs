@@ -35,10 +35,10 @@ pub(crate) enum Recovery {
 
 /// Smallest clock difference that is shown, in milliseconds.
 pub(crate) const SKEW_MIN: i64 = 1_000;
-/// If the last renewal is dated in the future, its date counts as evidence only for this time,
+/// If the last renewal is dated in the future, its date counts as evidence only for this long,
 /// which exceeds the default renewal interval. The time is shorter for a short lease duration.
 const MISDATED_AFTER: Duration = Duration::from_secs(4);
-/// A renewal during an outage of at most this time counts as observed.
+/// A renewal during an outage that lasts at most this long counts as observed.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,8 @@ pub(crate) struct Evidence {
     /// milliseconds. Negative if the date is in the future; `None` if the document has no date or
     /// cannot be read.
     pub(crate) last_write_ago: Option<i64>,
-    /// Time until the lease expires for a candidate that began to watch at this command's start.
+    /// Time until the lease expires for a candidate that began to watch the holder when this
+    /// command started.
     pub(crate) expires_in: Duration,
     pub(crate) silence: Silence,
 }
@@ -106,7 +107,7 @@ impl Evidence {
         let liveness = match (silence.liveness(lease_duration, now), age) {
             _ if silence.is_blind(now) && !silence.was_gone => Liveness::Unseen,
             (Liveness::Expired, _) => Liveness::Expired,
-            // The holder is about to renew if it is alive.
+            // A live holder may not have renewed yet since the outage.
             (Liveness::Renews, _) if silence.recovery == Recovery::Unrenewed => Liveness::Unseen,
             (Liveness::Renews, Some(age))
                 if silence.recovery == Recovery::Renewed && age > lease_duration / 4 =>

@@ -11,12 +11,12 @@ use leasehold_core::election::BootTime;
 use leasehold_host::log::millis;
 use leasehold_mongodb::store::mongo::operators::LeaseRecord;
 
-/// A lease that was free for this time counts as unclaimed. With default timings, a lone leader
-/// that stepped down leads again within this time.
+/// A lease that has been free for this long counts as unclaimed. With default timings, a lone
+/// leader that stepped down leads again sooner.
 const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
 impl Liveness {
-    /// Returns the state of a holder, in texts and in JSON.
+    /// Returns the state of a holder, as shown in text and in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Renews => "held",

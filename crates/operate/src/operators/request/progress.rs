@@ -18,8 +18,8 @@ pub(super) struct Progress {
     /// Time since the former holder's last renewal or since the request, whichever is shorter.
     silence: Silence,
     renewed_at: WallMillis,
-    /// The request's action, until an event contains this action. Events before this event are
-    /// older than the request.
+    /// The request's action, until an event contains this action. All earlier events are older than
+    /// the request.
     awaited: Option<ActionId>,
     /// The newest action when the request was recorded: the request's own action, or, if an equal
     /// request was already pending, the newest action in `before`.
@@ -172,7 +172,7 @@ impl Progress {
         }
     }
 
-    /// Returns true if the holder has answered, since the request, that it leads.
+    /// Returns true if the holder has reported since the request that it leads.
     fn leads_on(&self, lease: &LeaseRecord) -> bool {
         let calls = lease.roll_call.iter().filter(|_| self.is_called);
         let mut answers = calls.flat_map(|call| &call.present);

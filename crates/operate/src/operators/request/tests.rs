@@ -351,7 +351,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             ])],
             "Superseded: ops replaced the request with a transfer to b; b leads with token 8",
         ),
-        // An operator cancelled a request to the next leader.
+        // The cancelled request was addressed to the next leader.
         (
             transfer("c"),
             no_change(),

@@ -107,8 +107,8 @@ impl VisitorAccess {
         }
     }
 
-    /// Returns false once the token of a permitted request was replaced, or its session has ended.
-    /// This check is not rate-limited, because it cannot be used to guess tokens.
+    /// Returns false once the token of a permitted request has been replaced, or its session has
+    /// ended. This check is not rate-limited, because it cannot be used to guess tokens.
     pub(super) async fn still_permits(&self, headers: &HeaderMap) -> bool {
         match (self.token().await, bearer_token(headers)) {
             (Err(_), _) => false,
@@ -279,7 +279,7 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Returns true if a new request is permitted, and checks that it remains permitted.
+    /// Returns true if a new request is permitted, and checks that `still_permits` agrees.
     async fn permits(access: &VisitorAccess, headers: &HeaderMap) -> bool {
         let permitted = access.permit(headers, PEER).await.is_ok();
         assert_eq!(access.still_permits(headers).await, permitted);

@@ -211,8 +211,8 @@ impl Snapshot {
         true
     }
 
-    /// Records the result of a roll call of this server. `revision` is the revision of the lease
-    /// at the time of the roll call.
+    /// Records the result of a roll call that this server made. `revision` is the revision of the
+    /// lease at the time of the roll call.
     pub(super) fn called(&mut self, name: &str, revision: Revision, roll: Roll, now: BootTime) {
         if self.revision(name).is_none() {
             return;
@@ -346,7 +346,7 @@ impl Snapshot {
             }
             at.renewals = *version;
             let content = self.changes[name].content;
-            // All other changed documents are sent completely.
+            // All other changed documents are sent in full.
             let is_known = content <= at.content && content != *version;
             if let Some(known) = self.observed.get(name).filter(|_| is_known) {
                 delta.renewed.push((name.clone(), renewal(known, now)));

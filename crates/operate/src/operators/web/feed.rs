@@ -205,7 +205,7 @@ pub(super) fn details(board: &Snapshot, seen: &ObservedDocument, now: BootTime) 
 
 /// Adds the last former holder, and the timeline of all former holders. Each entry has the start
 /// and end in wall-clock milliseconds, identity, token, reason, and a flag that is true if the
-/// holder stopped earlier.
+/// holder stopped before the recorded end.
 fn add_history(object: &mut Value, history: &[PastHolder]) {
     let past = history.iter().map(|one| {
         let identity = one.identity.as_ref().map(|identity| identity.as_str());

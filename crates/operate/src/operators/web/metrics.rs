@@ -23,7 +23,7 @@ use leasehold_mongodb::store::mongo::operators::{Content, LastAnswer, LeaseRecor
 /// Maximum number of exported leases and locks. A scrape of this size takes about 0.5 MB.
 const NAMES_MAX: usize = 500;
 /// After this time without an answer from MongoDB, documents are not exported. An open change
-/// stream answers every 2 s.
+/// stream normally answers at least every 2 s.
 const BLIND_AFTER: Duration = Duration::from_secs(30);
 /// Scrapes within this time share one rendered text, so that simultaneous scrapes need little
 /// memory.

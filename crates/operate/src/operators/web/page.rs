@@ -46,7 +46,7 @@ fn answer(code: StatusCode, page: &str) -> Answer {
     if let Ok(policy) = HeaderValue::from_str(&policy(&nonce)) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
-    // If the policy were no-referrer, browsers would omit the form's origin.
+    // If the policy were no-referrer, browsers would send the form's origin as `null`.
     let referrer = HeaderValue::from_static("same-origin");
     headers.insert(header::REFERRER_POLICY, referrer);
     answer

@@ -27,7 +27,7 @@ pub(super) struct SilentLeases {
 }
 
 struct PageCall {
-    /// The last renewal before the silence.
+    /// The revision of the last renewal before the silence.
     revision: Revision,
     at: BootTime,
     /// `None` while the roll call is under way, or if another roll call would fail.

@@ -315,7 +315,7 @@ fn parsed(body: &[u8], by: &Identity) -> Result<PageAction, String> {
         },
         _ => {
             return Err(
-                "expected step_down, transfer with to, pause, resume, cancel or ask_candidates"
+                "expected step_down, transfer (with to), pause, resume, cancel or ask_candidates"
                     .into(),
             );
         }

@@ -49,8 +49,8 @@ impl Bounds {
         Self { requested, ..self }
     }
 
-    /// Adds deletions, and keeps only the faults that are combined with deletions. The quiet time
-    /// is longer, because every candidate waits after a deletion.
+    /// Adds deletions, and keeps only delays and crashes as other faults. The quiet time is longer,
+    /// because every candidate waits after a deletion.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
             kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],

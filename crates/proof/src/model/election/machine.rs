@@ -56,7 +56,7 @@ impl Payload for Operation {
 }
 
 /// The election takes remainders of a draw: modulo `JITTER` for the jitter in per mille, and modulo
-/// the factors of `SPREADS` for random delays of at most 5, 10, 20 and 40 ms in nanoseconds.
+/// the factors of `SPREADS` for random delays, in nanoseconds, of at most 5, 10, 20 and 40 ms.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
 /// `SPREADS * MIDDLE` modulo `JITTER` is the middle of the jitter's range.
@@ -68,7 +68,7 @@ const MIDDLE: u128 = {
     factor
 };
 
-/// Returns a source of draws that all yield the middle of the jitter and no random delay.
+/// Returns a source whose draws all yield the middle of the jitter's range and no random delay.
 pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
     Draw {
         drawn,

@@ -87,7 +87,7 @@ impl Monitor {
             | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
-            // A late answer about an earlier claim does not extend the current claim.
+            // A late answer about an earlier claim does not extend the current claim's authority.
             let granted = (lease.token, deadline);
             self.granted = self.granted.max(Some(granted));
         }

@@ -58,7 +58,7 @@ impl Model for Exploration {
                 world.broken != Some(Broken::I3)
             }),
             Property::always(
-                "I7: authority only from acknowledged writes, from when they were sent",
+                "I7: authority comes only from acknowledged writes, counted from when they were sent",
                 |_, world: &World| world.broken != Some(Broken::I7),
             ),
             Property::always(

@@ -397,7 +397,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // These milestones are rare, so a later milestone of the same step does
+                            // These milestones are rare, so a transition later in this step does
                             // not replace them.
                             _ if matches!(
                                 self.milestone,

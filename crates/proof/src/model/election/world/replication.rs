@@ -46,8 +46,8 @@ impl World {
             }
             let machine = self.machine(candidate);
             if let (true, Some(lease)) = (streams, &committed) {
-                // For a process that is frozen or has exited, keep only the oldest and the newest
-                // event. Either event can mislead the process. Keeping all events would make the
+                // Keeps only the oldest and the newest event that a frozen process has not
+                // received. Either event can mislead the process. Keeping all events would make the
                 // number of states unbounded.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
