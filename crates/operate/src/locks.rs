@@ -38,8 +38,8 @@ Examples:
   leasehold locks prune --unused-for 30d
                              shrink the documents of unused locks, and hide them; --all lists them
 
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable or refusing, or it is not known whether a \
-write was applied, 78 configuration, or the name is a lease's.";
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB is unreachable or refuses a call, or it is not known whether a \
+write was applied, 78 configuration, or the name belongs to a lease.";
 
 const BREAK_HELP: &str = "\
 Examples:
@@ -48,7 +48,7 @@ Examples:
   leasehold locks break nightly-report --force
                              unsafe: a live holder keeps running until its next renewal
 
-Exit codes: 0 removed, 1 nothing to remove, or refused; 64 usage; 69 MongoDB unreachable or refusing, or it is not known \
+Exit codes: 0 removed, 1 nothing to remove, or refused; 64 usage; 69 MongoDB is unreachable or refuses a call, or it is not known \
 whether the write was applied; 78 configuration, or no such lock.";
 
 const PRUNE_HELP: &str = "\
@@ -56,7 +56,7 @@ Examples:
   leasehold locks prune --unused-for 30d
                              shrink the documents of unused locks
 
-Exit codes: 0 pruned, 1 nothing to prune; 64 usage; 69 MongoDB unreachable or refusing, or it is not known whether a \
+Exit codes: 0 pruned, 1 nothing to prune; 64 usage; 69 MongoDB is unreachable or refuses a call, or it is not known whether a \
 write was applied; 78 configuration.";
 
 /// Arguments of `leasehold locks`.
@@ -120,9 +120,9 @@ struct BreakArgs {
 struct PruneArgs {
     #[command(flatten)]
     connection: ConnectionArgs<LocksKeys>,
-    /// Minimum time since the last holder
+    /// Minimum time since the last hold
     ///
-    /// Prunes only locks whose last holder ended at least this long ago, such as 30d.
+    /// Prunes only locks whose last hold ended at least this long ago, such as 30d.
     #[arg(long, value_name = "DURATION", value_parser = between(Duration::ZERO, UNUSED_MAX))]
     unused_for: Duration,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, or nothing to do; 1 refused, or a different outcome than requested; 3 still under way after --timeout; \
-64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that \
+64 usage; 69 MongoDB is unreachable or refuses a call; 78 configuration, or no such lease; 128 + number of the signal that \
 interrupted the command. After an interruption, the last line of the output says how to withdraw the request.";
 
 const CANCEL_HELP: &str = "\
@@ -33,7 +33,7 @@ Examples:
                              exits with 0 even if the lease has no request
 
 Exit codes: 0 withdrawn, or no request to withdraw; 1 refused, because the lease is retired; 64 usage; 69 MongoDB \
-unreachable or refusing; 78 configuration, or no such lease; 128 + number of the signal that interrupted the command.";
+is unreachable or refuses a call; 78 configuration, or no such lease; 128 + number of the signal that interrupted the command.";
 
 const TIMEOUT_OF_REQUEST: &str = "Time limit of each wait [default: 10s]
 
@@ -42,7 +42,7 @@ Maximum time to wait for MongoDB, and then for the effect of the request.";
 const LEASES_HELP: &str = "\
 RENEWED is the time since the last renewal that this command has seen, on its own clock. Until a renewal is seen, \"~6m12s\" is the age \
 of the last write, by the wall clocks of the holder and of this machine. \"> 4s\" means that no renewal was seen for 4s, and \
-that the wall clocks do not show its time. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
+that the wall clocks do not show when the last renewal was. STATE silent: the last renewal is older than the lease duration. This is evidence that the \
 holder has exited, not proof.
 
 Examples:
@@ -53,7 +53,7 @@ Examples:
   leasehold leases retire trial
                              hide an unused lease; --all lists it
 
-Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration; with --watch 128 + number of the signal that ended it.";
+Exit codes: 0 done, 64 usage, 69 MongoDB is unreachable or refuses a call, 78 configuration; with --watch 128 + number of the signal that ended it.";
 
 const DESCRIBE_HELP: &str = "\
 Examples:
@@ -66,7 +66,7 @@ Examples:
 
 The candidates of a lease with a late or silent holder are always asked, if the role permits it.
 
-Exit codes: 0 done, 64 usage, 69 MongoDB unreachable or refusing, 78 configuration, or no such lease or lock.";
+Exit codes: 0 done, 64 usage, 69 MongoDB is unreachable or refuses a call, 78 configuration, or no such lease or lock.";
 
 const REPAIR_HELP: &str = "\
 After a restore, a lease may hand out tokens that were used before. Stop all candidates. Find the highest token in logs, \
@@ -77,7 +77,7 @@ Examples:
   leasehold repair orders --token-at-least 4711
 
 Exit codes: 0 done, or the token was already high enough; 1 a candidate writes to the lease, or the lease was deleted; \
-64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or no such lease.";
+64 usage; 69 MongoDB is unreachable or refuses a call; 78 configuration, or no such lease.";
 
 const WEB_HELP: &str = "\
 The page shows leaders, renewals, tokens, queues of locks, requests and the reasons of changes. It is read-only without \

@@ -227,9 +227,9 @@ impl<'a> PendingRequest<'a> {
         silent.filter(|_| ![Resume, Cancel].contains(&self.args.action.kind))
     }
 
-    /// Warns that the request's holder is unresponsive. The request is recorded nevertheless,
-    /// because clocks may be wrong: a live holder applies the request; otherwise, the next leader
-    /// removes the request.
+    /// Warns that the holder is unresponsive. The request is recorded nevertheless, because clocks
+    /// may be wrong: a live holder applies the request; otherwise, the next leader removes the
+    /// request.
     fn warn(&self, silent: Option<&(Identity, Evidence)>, recorded: &str) {
         if let Some((holder, _)) = self.needed(silent) {
             let name = &self.args.name;

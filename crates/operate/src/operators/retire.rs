@@ -26,7 +26,7 @@ duration to see if the holder renews, and asks the candidates before and after t
 Examples:
   leasehold leases retire trial --reason 'trial is over'
 
-Exit codes: 0 retired, or retired already; 1 refused; 64 usage; 69 MongoDB unreachable or refusing; 78 configuration, or \
+Exit codes: 0 retired, or retired already; 1 refused; 64 usage; 69 MongoDB is unreachable or refuses a call; 78 configuration, or \
 no such lease.";
 
 #[derive(Debug, Args)]

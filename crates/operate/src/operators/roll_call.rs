@@ -46,11 +46,12 @@ pub(crate) enum Roll {
     Unclaimed(Duration),
 }
 
-/// Selects the leases whose candidates are asked, among the leases without a renewing holder.
+/// Selects leases whose candidates are asked. Leases with a renewing holder are never selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     None,
-    /// All, except free leases that a running candidate would have acquired long ago.
+    /// All leases without a renewing holder, except free leases that a running candidate would have
+    /// acquired long ago.
     IfUnclear,
     All,
 }

@@ -44,8 +44,8 @@ const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Renews,
-    /// No renewal was observed for longer than a renewal interval, and the last renewal is dated far
-    /// in the future. The date proves nothing, so the holder may be gone.
+    /// No renewal was observed for longer than a renewal interval, and the last renewal is dated
+    /// far in the future. The date proves nothing, so the holder may be gone.
     Misdated,
     /// No renewal for more than a quarter of the lease duration.
     Late,
@@ -204,9 +204,8 @@ impl Silence {
         };
     }
 
-    /// Records an outage that began at `from`, and keeps the evidence from before the outage. If a
-    /// later call shows that the outage began earlier, the evidence from that earlier time replaces
-    /// this evidence.
+    /// Records an outage that began at `from`. `is_gone` is true if the holder seemed to be gone at
+    /// that time. A call with an earlier start replaces the values of previous calls.
     pub(super) fn hide(&mut self, from: BootTime, is_gone: bool) {
         if self.blind_since.is_none_or(|since| from < since) {
             (self.blind_since, self.was_gone) = (Some(from), is_gone);
