@@ -17,7 +17,7 @@ use crate::store::mongo::lock;
 
 pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 
-/// Number of state machines in this process that have started a trace.
+/// Number of state machines that this process has started.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
 /// A trace file, to which several processes can append.

@@ -17,7 +17,8 @@ pub use self::options::{OPTIONS, Treatment, UriOption};
 
 /// Maximum size in bytes, in case the string is read from a wrong path, such as `/dev/zero`.
 pub const BYTES_MAX: usize = 64 * 1024;
-/// Login mechanisms that MongoDB 4.0 and later support.
+/// Login mechanisms for an error message. Omits MONGODB-CR, which MongoDB 4.0 removed, and GSSAPI,
+/// which leasehold does not support.
 const MECHANISMS: &str =
     "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-OIDC, PLAIN or MONGODB-AWS";
 
@@ -380,9 +381,9 @@ fn check_login(value: &str) -> Result<(), UriProblem> {
     let (login, feature) = if value.contains("mongodb-aws") && !cfg!(feature = "aws-auth") {
         ("MONGODB-AWS", "aws-auth")
     } else if value.contains("environment:azure") && !cfg!(feature = "azure-oidc") {
-        ("MONGODB-OIDC of Azure", "azure-oidc")
+        ("MONGODB-OIDC for Azure", "azure-oidc")
     } else if value.contains("environment:gcp") && !cfg!(feature = "gcp-oidc") {
-        ("MONGODB-OIDC of Google Cloud", "gcp-oidc")
+        ("MONGODB-OIDC for Google Cloud", "gcp-oidc")
     } else {
         return Ok(());
     };

@@ -26,7 +26,7 @@ pub struct UriOption {
     pub name: &'static str,
     /// How leasehold treats the option.
     pub treatment: Treatment,
-    /// Deprecated names of the option.
+    /// Alternative and deprecated names of the option.
     pub aliases: &'static [&'static str],
 }
 
@@ -167,7 +167,7 @@ const ALIASES: &str = "\
     tlsCRLFile=crl,sslCRL,ssl_crlfile sslCA=ca,ssl_ca_certs \
     tlsCertificateFile=cert,sslCert,ssl_certfile tlsPrivateKeyFile=key,pfx,sslKey,ssl_keyfile";
 
-/// Values that leave an option without effect. They cause neither a notice nor a refusal.
+/// Values that match leasehold's own behavior, so they cause neither a notice nor a refusal.
 const HARMLESS: &str = "\
     enableOverloadRetargeting=false journal=true loadBalanced=false maxAdaptiveRetries=0 \
     maxStalenessSeconds=-1 minPoolSize=0 readConcernLevel=majority,linearizable \

@@ -230,7 +230,7 @@ fn a_login_that_is_not_built_is_named_with_its_feature() {
             oidc("ENVIRONMENT:azure,TOKEN_RESOURCE:x"),
             expected(
                 cfg!(feature = "azure-oidc"),
-                "MONGODB-OIDC of Azure",
+                "MONGODB-OIDC for Azure",
                 "azure-oidc",
             ),
         ),
@@ -238,7 +238,7 @@ fn a_login_that_is_not_built_is_named_with_its_feature() {
             oidc("TOKEN_RESOURCE:x,ENVIRONMENT:gcp"),
             expected(
                 cfg!(feature = "gcp-oidc"),
-                "MONGODB-OIDC of Google Cloud",
+                "MONGODB-OIDC for Google Cloud",
                 "gcp-oidc",
             ),
         ),

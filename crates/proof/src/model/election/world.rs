@@ -19,7 +19,7 @@ use crate::reference::election as reference;
 pub(crate) struct World {
     /// The canonical form omits the ticks, because it contains only times relative to now.
     pub(crate) ticks: u64,
-    /// Number of random ids and call numbers drawn so far. The canonical form omits it.
+    /// Number of random draws and call numbers so far. The canonical form omits it.
     pub(crate) drawn: u64,
     /// States share a machine until a step changes it.
     pub(crate) machines: Vec<Arc<Machine>>,
