@@ -125,7 +125,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
              (CA:FALSE), signed by that authority",
         ),
         Situation::locks("client certificate for a server", &mistaken(1)).says(
-            "the server's certificate is not for servers: issue one with the extended key usage \
+            "the server's certificate is not valid for servers: issue one with the extended key usage \
              serverAuth",
         ),
         Situation::locks(

@@ -144,7 +144,7 @@ async fn each_command_shows_a_killed_leader_immediately() {
     let json = json
         .expect(
             3,
-            &["the request stands already, and takes effect only if a recovers"],
+            &["the request is already pending, and takes effect only if a recovers"],
         )
         .json();
     assert_eq!(json["evidence"]["state"], "silent", "{json}");

@@ -144,7 +144,7 @@ async fn resolution(address: &str, timeout: Duration) -> Checked {
     let Ok(found) = resolved else {
         return Err(Finding::failed(
             "DNS does not know the host",
-            "correct the host in the MongoDB URI, or DNS (getent hosts NAME)",
+            "correct the host in the MongoDB URI, or the DNS record (getent hosts NAME)",
         ));
     };
     let mut found: Vec<_> = found.map(|address| address.ip().to_string()).collect();

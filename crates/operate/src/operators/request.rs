@@ -78,7 +78,7 @@ fn interrupted(stage: &Stage, kind: &ActionKind, name: &ResourceName) -> String 
             "the request may have been recorded; {describe} shows it, {cancel} withdraws it"
         ),
         (Stage::Writing, _) => {
-            format!("it may have been written; {describe} shows the lease")
+            format!("the change may have been written; {describe} shows the lease")
         }
         (Stage::Recorded(Some(holder)), ActionKind::Pause) => format!(
             "pause requested; {holder} has not stepped down{}",
@@ -166,7 +166,7 @@ impl<'a> PendingRequest<'a> {
                 return Ok(connecting::announced(renewed, limit, self.note, what).await);
             }
             RequestDecision::Await => {
-                self.warn(silent, "stands already");
+                self.warn(silent, "is already pending");
                 (clock::boot_now(), None)
             }
             RequestDecision::Write => {

@@ -24,7 +24,7 @@ const TOO_OLD: (&str, &str) = (
     "the server must accept TLS 1.2 or 1.3",
 );
 const NOT_FOR_SERVERS: (&str, &str) = (
-    "is not for servers",
+    "is not valid for servers",
     "issue one with the extended key usage serverAuth",
 );
 const ISSUE_ANOTHER: &str = "issue a new certificate; for details: openssl verify -verbose";

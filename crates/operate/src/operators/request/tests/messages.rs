@@ -1,4 +1,4 @@
-//! Goal: a message about an unfinished request says no more than is known.
+//! Goal: a message about an unfinished request claims only what the command knows.
 
 use super::*;
 use crate::operators::roll_call::Roll;
