@@ -101,14 +101,14 @@ const TREATMENTS: [(Treatment, &str); 25] = [
         "serverSelectionTryOnce",
     ),
     (
-        Ignored("the revocation of certificates is not checked"),
+        Ignored("certificate revocation is not checked"),
         "tlsDisableCertificateRevocationCheck tlsDisableOCSPEndpointCheck",
     ),
     (Refused(LOAD_BALANCED), "loadBalanced"),
     (
         Refused(
-            "the certificate and the key are read from one file: put both into one file, and \
-             write tlsCertificateKeyFile",
+            "certificate and key are read from one file: put both into one file, and set \
+             tlsCertificateKeyFile",
         ),
         "tlsCertificateFile tlsPrivateKeyFile",
     ),
@@ -134,15 +134,15 @@ const TREATMENTS: [(Treatment, &str); 25] = [
     ),
     (
         Refused(
-            "host names are verified together with certificates: use a host name in the \
-             certificate, or tlsInsecure, which verifies neither",
+            "host names are verified together with certificates: use a host name that the \
+             certificate contains, or tlsInsecure, which verifies neither",
         ),
         "tlsAllowInvalidHostnames ssl_match_hostname checkServerIdentity",
     ),
     (
         Refused(
-            "certificate revocation lists are not supported, so a revoked certificate would be \
-             trusted: remove the option, and replace the authority instead",
+            "revocation lists are not supported, so a revoked certificate would be trusted: \
+             remove the option, and replace the certificate authority instead",
         ),
         "tlsCRLFile",
     ),
