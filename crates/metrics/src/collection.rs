@@ -131,7 +131,7 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_paused",
-        "1 while the lease is paused, so that no candidate leads, else 0.",
+        "1 while the lease is paused (no candidate leads), else 0.",
         |lease| flag(lease.paused),
     ),
     (
@@ -329,7 +329,7 @@ impl CollectionSample<'_> {
         registry.gauge(
             (
                 "leasehold_collection_info",
-                "Always 1; the labels show the MongoDB set, database and collection, and the version of the exporter. Absent until MongoDB was reached.",
+                "Always 1; the labels show the MongoDB set, database and collection, and the version of the exporter. Absent until MongoDB has been reached.",
             ),
             ["kind", "set", "database", "collection", "version"],
             store,

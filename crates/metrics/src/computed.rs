@@ -56,7 +56,7 @@ const GAUGES: [NumberGauge; 7] = [
     (
         "leasehold_paused",
         "lease",
-        "1 while this candidate knows that the lease is paused, so that no candidate leads, else 0.",
+        "1 while this candidate knows that the lease is paused (no candidate leads), else 0.",
         |sample| f64::from(u8::from(sample.status.role == Role::Paused)),
     ),
     (
@@ -125,7 +125,7 @@ impl ComputedGauges {
             )?,
             store_info: info(
                 "leasehold_store_info",
-                "Always 1; the labels show the MongoDB set, database and collection of the lease. Absent until MongoDB was reached.",
+                "Always 1; the labels show the MongoDB set, database and collection of the lease. Absent until MongoDB has been reached.",
                 &["kind", "set", "database", "collection"],
             )?,
         })
