@@ -130,7 +130,7 @@ pub fn run(args: GuardArgs) -> Result<ExitCode, CommandError> {
     }
     let code = end.exit_code().unwrap_or(exit::NEGATIVE);
     if leftovers_stopped && end == CommandEnd::Exited(exit::DONE) {
-        error!("the workload exited with 0, but processes that it left were stopped");
+        error!("the workload exited with 0, but processes that it left behind were stopped");
         return Ok(ExitCode::from(exit::INCOMPLETE));
     }
     warn!(code, "workload exited by itself");

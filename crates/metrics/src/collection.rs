@@ -115,7 +115,7 @@ type LockGauge = (
 const LEASE_GAUGES: [LeaseGauge; 12] = [
     (
         "leasehold_collection_lease_held",
-        "1 if the lease has a holder that renews, 0 if it is free or its holder no longer renews; absent while an outage hides the holder.",
+        "1 if the lease has a holder that renews, 0 if it is free or its holder no longer renews; absent while an outage hides the holder's state.",
         |lease| match &lease.holder {
             Some(holder) => flag(!holder.silent?),
             None => flag(false),
@@ -123,7 +123,7 @@ const LEASE_GAUGES: [LeaseGauge; 12] = [
     ),
     (
         "leasehold_collection_lease_silent",
-        "1 if the holder has not renewed for a lease duration, else 0; absent while an outage hides the holder.",
+        "1 if the holder has not renewed for a lease duration, else 0; absent while an outage hides the holder's state.",
         |lease| match &lease.holder {
             Some(holder) => flag(holder.silent?),
             None => flag(false),
@@ -190,12 +190,12 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_kept",
-        "Holders whose work has ended and whose minimum hold has not; absent while an outage hides a holder.",
+        "Holders whose work has ended and whose minimum hold has not; absent while an outage hides a holder's state.",
         |lock| count(lock.kept),
     ),
     (
         "leasehold_collection_lock_silent",
-        "Holders that have not renewed for a lease duration; absent while an outage hides a holder, unless another holder is known to be silent.",
+        "Holders that have not renewed for a lease duration; absent while an outage hides a holder's state, unless another holder is known to be silent.",
         |lock| count(lock.silent),
     ),
     (
@@ -215,7 +215,7 @@ const LOCK_GAUGES: [LockGauge; 8] = [
     ),
     (
         "leasehold_collection_lock_held_seconds",
-        "The longest time that a renewing holder has worked under the lock, counted from the acquisition as dated by MongoDB's clock; 0 if no holder renews; absent while an outage hides a holder.",
+        "The longest time that a renewing holder has worked under the lock, counted from the acquisition as dated by MongoDB's clock; 0 if no holder renews; absent while an outage hides a holder's state.",
         |lock| seconds(lock.held),
     ),
     (
@@ -296,7 +296,7 @@ impl GaugeRegistry {
         self.gauge(
             (
                 "leasehold_collection_documents",
-                "Documents of the collection by kind, at most 10000. Excludes retired leases, pruned locks, and documents whose _id is not a string. The kind foreign means neither a lease nor a lock.",
+                "Documents of the collection by kind; at most 10000 are counted. Excludes retired leases, pruned locks, and documents whose _id is not a string. The kind foreign means neither a lease nor a lock.",
             ),
             ["kind"],
             documents.kinds.iter().map(number),

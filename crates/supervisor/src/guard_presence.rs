@@ -1,5 +1,5 @@
 //! Reports to the election whether a guard waits to start the command, and logs the state of an
-//! attached guard. A change is logged once, and the absence of a guard only if it lasts.
+//! attached guard. Each new state is logged once; a missing guard is logged after five seconds.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct GuardPresence {
     readiness: Arc<Readiness>,
     /// True if the guard is in another container.
     attached: bool,
-    /// The state that the newest log line reported.
+    /// The state in the last log line, if any.
     logged: Option<GuardState>,
 }
 

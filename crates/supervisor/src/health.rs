@@ -24,7 +24,7 @@ pub struct Health {
     check: HealthCheck,
     config: HealthConfig,
     program: Program,
-    /// A stopped workload whose URL refuses connections is checked again after a lease duration.
+    /// While the workload is not running, the last failed check counts for one lease duration.
     timings: watch::Receiver<Timings>,
     /// Token of the running command, if any. The outer `None` means an external workload.
     runs: Option<watch::Receiver<Option<Token>>>,

@@ -1,5 +1,6 @@
-//! Hooks: commands that are notified of leadership, each with its own timeout. Their results have
-//! no effect, with one exception: a hook that stops the workload confirms the stop by exiting 0.
+//! Hooks: commands that run when leadership begins and ends, each with its own timeout. Their exit
+//! codes have no effect, with one exception: a hook that stops the workload confirms the stop by
+//! exiting 0.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +25,7 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 pub(super) const ON_LEAD: &str = "on_lead";
 pub(super) const ON_STEP_DOWN: &str = "on_step_down";
 
-/// A hook that is not started again until its previous run has ended.
+/// A hook. It does not start again until its previous run has ended.
 pub(super) struct Hook {
     name: &'static str,
     place: ClaimPlace,
@@ -42,7 +43,7 @@ impl Hook {
         }
     }
 
-    /// Starts the hook. Returns `None` if no hook is configured, or after a failure, which is
+    /// Starts the hook. Returns `None` if no hook is configured or the start failed; a failure is
     /// logged. The hook's guard shares the claim's lock, so that the next daemon waits for the
     /// hook.
     pub(super) async fn start(

@@ -45,13 +45,14 @@ use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
 
-/// Pause before the next guard starts. Meanwhile, the daemon releases the lease or exits.
+/// Pause before the next standby guard starts, so that the daemon can release the lease or exit
+/// first.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that a start waits for the previous guard's last record, which a disk may delay.
+/// Maximum time that a start waits until the end of the previous command is recorded on disk.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time within which the guard executes a command, unless the disk of its records hangs.
+/// Maximum time for a guard to execute a command. A hung disk or a frozen container takes longer.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Commands and options of a supervisor.
@@ -62,7 +63,7 @@ pub struct SupervisorOptions {
     pub command: SupervisedProgram,
     /// How the command is asked to stop on a voluntary step-down.
     pub stopping: StopMethod,
-    /// Hooks that are notified of leadership.
+    /// Hooks that run when leadership begins and ends.
     pub hooks: HooksConfig,
     /// Reports to the election whether a guard is available.
     pub readiness: Arc<Readiness>,
@@ -89,8 +90,7 @@ pub trait WorkloadObserver: Send {
     fn up(&mut self, up: bool);
     /// Called when the command is gone after a stop request; `took` is the time since the request.
     fn stopped(&mut self, took: Duration);
-    /// Called if the command of this claim was not started. `why` is the reason. Called before the
-    /// claim ends.
+    /// Called if this claim's command was not started, before the claim ends. `why` is the reason.
     fn not_started(&mut self, token: Token, why: &str);
     /// Called when the command exited by itself with this code. `interrupted` is true if a terminal
     /// key ended the command, so that the daemon should exit too.
@@ -275,7 +275,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the hook, even if the loss happened long ago. Returns true if the hook exited 0.
+    /// Runs the on_step_down hook, even if leadership was lost long ago. Returns true if the hook
+    /// exited 0.
     async fn step_down(&mut self, token: Token) -> bool {
         let mut limit = self.options.hooks.timeout;
         let terms = Terms::without_grace(clock::boot_now() + limit);
@@ -420,7 +421,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             error!(%lease, token, "the workload lost its guard and was killed");
         }
         if finished.is_incomplete() {
-            error!(%lease, token, "the workload exited with 0, but processes that it left were stopped");
+            error!(%lease, token, "the workload exited with 0, but processes that it left behind were stopped");
         }
         if let Some(took) = finished.stopped_after {
             info!(%lease, token, code, elapsed_ms = millis(took), "workload stopped");
@@ -465,7 +466,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Waits for the next change of the guard. Never returns without a command.
+/// Waits for the next change of the guard. Never returns if `command` is `None`.
 async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> GuardChange {
     match command {
         Some(command) => command.change(pause).await,

@@ -97,7 +97,7 @@ impl LeftoverProcess {
         self.0.is_some()
     }
 
-    /// Keeps a command that survives SIGKILL, so that no other command is started.
+    /// Waits for the command. A command that survives SIGKILL is kept, and blocks further runs.
     pub(super) async fn outlast(
         &mut self,
         mut started: GuardedCommand,

@@ -141,7 +141,8 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     let cut: [fn(&mut SupervisedCommand); 3] = [
         |command| command.lose(after(5)),
         SupervisedCommand::kill,
-        // A daemon that was frozen does not call `lose`; only its deadline passes.
+        // A daemon that was frozen may not call `lose`; it only finds that the command's deadline
+        // has passed.
         |command| command.extend(terms(clock::boot_now())),
     ];
     for (number, cut) in cut.into_iter().enumerate() {
@@ -168,7 +169,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
             assert_eq!(finished.lost, !finished.killed, "{number}");
         }
     }
-    // A loss after the linger time does not cut the leftovers off.
+    // A loss after the linger time does not count as a cut-off linger.
     let (mut command, progress) = supervised();
     progress.send_replace(linger(false));
     assert_eq!(command.next().await, CommandEvent::Exited);
