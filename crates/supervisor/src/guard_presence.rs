@@ -1,4 +1,4 @@
-//! Reports to the election whether a guard waits to start the command, and logs the state of an
+//! Reports to the election whether a guard is ready to start the command, and logs the state of an
 //! attached guard. Each new state is logged once; a missing guard is logged after five seconds.
 
 use std::sync::Arc;

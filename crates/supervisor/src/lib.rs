@@ -241,8 +241,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Returns true if a guard waits for the command. A command that was not started leaves its
-    /// guard waiting.
+    /// Returns true if a guard is waiting for the command. If the command was not started, its
+    /// guard still waits.
     fn has_guard(&self) -> bool {
         self.command.as_ref().is_some_and(StandbyCommand::has_guard)
     }
@@ -347,7 +347,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                             "workload started"
                         );
                     }
-                    // Other candidates need not wait for leftover processes.
+                    // The leader steps down now, while the guard still stops leftover processes.
                     CommandEvent::Exited => self.send(Input::WorkloadEnded { token }).await,
                     CommandEvent::Stuck => self.send(Input::WorkloadStuck { token }).await,
                     CommandEvent::Gone(finished) => break finished,
@@ -434,7 +434,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 let command = self.name.display().to_string();
                 match self.guard.is_attached() {
                     true => {
-                        error!(%lease, token, errno, "failed to execute the workload; the log of its container has the reason")
+                        error!(%lease, token, errno, "failed to execute the workload; for the reason, see the log of its container")
                     }
                     false => {
                         error!(%lease, token, command, why, errno, "failed to execute the workload")
