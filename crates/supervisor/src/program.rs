@@ -1,4 +1,4 @@
-//! Commands with the lease in their environment: the workload, its hooks and the health command.
+//! Builds the commands that get the lease in their environment: workload, hooks, health command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
