@@ -90,7 +90,7 @@ mutations! {
     RenewedAfterRelease:
         "a claim is never renewed after its release was sent",
     TokenCompared:
-        "a contender waits until the revision, not the token, has stayed unchanged",
+        "a contender's wait restarts when the revision changes, not only when the token changes",
     /// A contender compares only the revision, although the claim or the token may have changed.
     RevisionAlone:
         "a revision counts as unchanged only if its claim and token are unchanged too",
@@ -175,9 +175,9 @@ mutations! {
     /// A candidate takes over the claim of an exited process while that process's files still say
     /// "leader".
     ProofBesideOldFiles:
-        "the exited process's files no longer say leader before its claim is taken over",
+        "an exited process's claim is taken over only after its files no longer say leader",
     ExitUnnoticed:
-        "an exited process's claim is released once an unsupervised workload has had time to notice the exit",
+        "an exited process's claim is released only after an unsupervised workload has had time to notice the exit",
     RequestChangesRevision:
         "a request does not change the revision",
     ProofWithoutChild:
@@ -204,7 +204,7 @@ mutations! {
     DeadlineRevived:
         "a later record cannot extend a deadline that the guard has seen pass",
     EachRecordJudged:
-        "the guard reads every record that has arrived before it decides",
+        "before it decides, the guard reads every record that has arrived",
     StartedAfterDeadline:
         "the guard starts its child only before the deadline",
     /// The guard does not enforce the deadline until its child is recorded.

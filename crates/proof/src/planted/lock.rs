@@ -66,7 +66,7 @@ crate::election::mutation::mutations! {
         "the minimum hold is declared before the work begins",
     /// Work begins after a grant that does not show the recorded successes.
     GrantWithoutSuccesses:
-        "work that is done once per period begins only after a reply that shows the successes",
+        "work that is done once per period begins only after a reply has shown earlier successes",
     ReleaseAssumed:
         "a release counts as done only if a reply confirms it",
     AnyEndIsASuccess:
