@@ -213,8 +213,8 @@ fn root(status: &Status, state: &AdminState) -> Answer {
 }
 
 async fn stepped_down(request: Request<Incoming>, client: &Client, state: &AdminState) -> Answer {
-    // A browser on this machine is also a loopback peer. Unlike workloads, browsers send an
-    // `Origin` header.
+    // A browser on this machine is a loopback peer too, but unlike a workload, it sends an `Origin`
+    // header.
     let local = client.peer.ip().to_canonical().is_loopback();
     if !local || request.headers().contains_key(header::ORIGIN) {
         return text(
@@ -240,7 +240,7 @@ async fn stepped_down(request: Request<Incoming>, client: &Client, state: &Admin
     let Some(token) = token else {
         return text(
             StatusCode::BAD_REQUEST,
-            "name the token that has stepped down: POST /stepped-down?token=7",
+            "name the token of the leadership that has ended: POST /stepped-down?token=7",
         );
     };
     let refused = conflict(&state.status.borrow(), token);

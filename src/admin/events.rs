@@ -19,7 +19,7 @@ use serde::Serialize;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Minimum interval between events that only extend authority or report a MongoDB error.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
-/// Reconnect interval of browsers in milliseconds. It is shorter than the default
+/// Reconnect interval for browsers, in milliseconds. It is shorter than the default
 /// `lease.handoff_delay`, so that a browser whose stream broke still learns of a step-down in time.
 const RETRY_MS: u32 = 1000;
 
@@ -61,7 +61,7 @@ struct Shown {
     at: BootTime,
 }
 
-/// `last_id` is the last event that the client received from an earlier stream.
+/// `last_id` identifies the last event that the client received from an earlier stream.
 pub(super) fn events(state: AdminState, place: StreamPlace, last_id: Option<EventId>) -> EventBody {
     event_body(StatusEvents {
         state,

@@ -1,4 +1,5 @@
-//! `GET /leader?wait=30s`: answers when this candidate becomes the leader, or stops leading.
+//! `GET /leader?wait=30s`: waits at most 30 s until this candidate leads or, with `role=follower`,
+//! until it does not lead.
 
 use std::future::pending;
 use std::time::Duration;
@@ -101,9 +102,9 @@ pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState
     leader(&state.status.borrow())
 }
 
-/// Waits for a new status or for the next deadline of the current status; the election may be late
-/// to publish an expiry. Returns immediately if a deadline has passed since `seen`, the time of the
-/// caller's last read. Returns false if the channel has closed.
+/// Waits for a new status or for the next deadline of the current status, because the election may
+/// publish an expiry late. Returns immediately if a deadline has passed since `seen`, the time of
+/// the caller's last read. Returns false if the channel has closed.
 pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime) -> bool {
     let deadline = next_deadline(&status.borrow(), seen);
     let passed = async {
@@ -121,12 +122,14 @@ pub(super) async fn changed(status: &mut watch::Receiver<Status>, seen: BootTime
 /// Waits until an exact instant, even while tokio's timers are coarse (`cli/run/idle_timers.rs`).
 pub(super) async fn sleep_until(instant: BootTime) {
     if clock::sleep_until(instant).await.is_err() {
-        // No timer could be created, because the process is out of file descriptors.
+        // The exact timer could not be created, for example because the process is out of file
+        // descriptors.
         tokio::time::sleep(instant.since(boot_now())).await;
     }
 }
 
-/// Returns the next instant after `now` at which [`Status::at`] changes without a new status.
+/// Returns the next instant after `now` at which the result of [`Status::at`] changes without a new
+/// status.
 fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
     let authority = status.authority.map(|authority| authority.valid_until);
     let holder = status.holder.as_ref().map(|holder| holder.until);

@@ -52,8 +52,8 @@ fn parsed(arguments: &[OsString]) -> Result<Invocation, Error> {
     if let Some(guard) = GuardArgs::without_clap(arguments) {
         return Ok(Invocation::Guard(guard));
     }
-    // Only help and errors need the layout. Computing it would delay the start of every job by a
-    // millisecond.
+    // Only help and errors need the layout of the text. Computing it would delay the start of every
+    // job by a millisecond.
     let matches = match one_only(arguments) {
         Some(command) => command.try_get_matches_from(arguments),
         None => CommandLine::command().try_get_matches_from(arguments),
@@ -94,7 +94,7 @@ fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
 }
 
 /// Returns a definition of only the named command, if its processes run for long or start often.
-/// Building all commands takes a millisecond, and a guard would keep their memory.
+/// Building all commands takes a millisecond, and a guard would never free their memory.
 fn one_only(arguments: &[OsString]) -> Option<Command> {
     let only = match arguments.get(1)?.to_str()? {
         "run" => RunArgs::augment_args(Command::new("run")),
@@ -129,7 +129,7 @@ Examples:
   leasehold run --lease orders -- ./scheduler
                              run a command exactly while this replica leads
   leasehold lock nightly-report --wait 2h --once-per 20h -- ./report
-                             run a cron job of every host once a night
+                             run a cron job, present on all hosts, once a night
   leasehold status orders && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
   leasehold leases --watch
@@ -332,8 +332,8 @@ fn negative_value<'a>(unexpected: &str, arguments: &'a [OsString]) -> Option<[&'
     Some([&pair[0], &pair[1]])
 }
 
-/// Returns the error that names the accepted values of the flag, if they do not come from the
-/// configuration.
+/// Returns clap's error, which names the accepted values of the flag; `None` for a configuration
+/// key, because clap accepts any text as its value.
 fn refusal([flag, value]: [&OsString; 2], arguments: &[OsString]) -> Option<Error> {
     let at = arguments
         .windows(2)

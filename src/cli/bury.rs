@@ -100,7 +100,7 @@ pub fn run(args: &BuryArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::from(outcome.exit()))
 }
 
-/// The result of an attempt that did not fail.
+/// The outcome of `bury`, unless it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Burial {
     Released(Token),
@@ -150,10 +150,10 @@ impl Burial {
                 let (directory, named) = (path.display(), named(by));
                 match by.iter().all(|process| process.is_leasehold) {
                     true if by.is_empty() => format!(
-                        "lease {lease} not released; a process that this user cannot see locks the claim file in {directory}, probably the guard, which ends the command; to fix: run bury again later, as the daemon's user"
+                        "lease {lease} not released; a process that this user cannot see locks the claim file in {directory}, probably the guard, which is still ending the command; to fix: run bury again later, as the daemon's user"
                     ),
                     true => format!(
-                        "lease {lease} not released yet; the guard of its daemon still ends the command: {named}; to fix: run bury again when the command has exited"
+                        "lease {lease} not released yet; the guard of its daemon is still ending the command: {named}; to fix: run bury again when the command has exited"
                     ),
                     false => format!(
                         "lease {lease} not released; the claim file in {directory} is locked by {named}; to fix: stop it, then run bury again"
@@ -228,7 +228,7 @@ fn bury(args: &BuryArgs, config: &Config) -> Result<Burial, CommandError> {
     run_to_end(exit::SYSTEM, release(args, config, &path, left))?
 }
 
-/// Returns the claim file with its lock, which a guard passes as standard input.
+/// Returns the locked claim file, which a guard passes as standard input.
 fn inherited() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
@@ -264,7 +264,8 @@ async fn release(
     }
     let begun = clock::boot_now();
     let noticed_at = begun + options.handoff_delay;
-    // Once the lease has expired, a restarted daemon must not have to wait for this process.
+    // This process must end when the lease expires, because it locks the claim file that a
+    // restarted daemon needs.
     let timings = &config.lease.timings;
     let expiry = match args.valid_until {
         Some(valid_until) => valid_until + (timings.lease_duration() - timings.renew_deadline()),

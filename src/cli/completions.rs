@@ -9,7 +9,7 @@ use crate::config::{KEYS, Key, ValueType};
 
 const HELP: &str = "\
 The scripts for bash, zsh and fish complete the names of the leases whose daemons have run on this host, and of the locks \
-that this user's jobs have used on this host since it booted. They do not connect to MongoDB, so they complete no other name.
+that this user's jobs have used on this host since it booted. They do not connect to MongoDB, so they complete no other names.
 
 Examples:
   leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -30,8 +30,8 @@ pub struct CompletionsArgs {
 const BASH_BEGIN: &str = "_leasehold() {\n";
 /// Completes the words after `--` as a separate command and its arguments.
 ///
-/// Where a lease or lock is expected, completes the names that this host knows. Completes only keys
-/// after `config`, and file names only where a path is expected.
+/// Where a lease or lock is expected, completes the names that this host knows. After `config`,
+/// completes only keys. Completes file names only where a path is expected.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -86,8 +86,8 @@ _leasehold_documents() {
 }
 
 "#;
-/// The zsh specifications of a name begin with these texts. clap gives them no action, so each gets
-/// the function that completes the name.
+/// Beginnings of clap's zsh specifications for names, each with the function that completes the
+/// name. clap gives these specifications no action, so the function is appended.
 const ZSH_UNCOMPLETED: [(&str, &str); 5] = [
     ("'--lease=[", "_leasehold_leases"),
     ("'--lock=[", "_leasehold_locks"),

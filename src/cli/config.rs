@@ -35,7 +35,7 @@ pub struct ConfigArgs {
     /// Print only this key, such as lease.name, or this section
     #[arg(value_parser = selected)]
     key: Option<Selected>,
-    /// Print only the keys that are not at their default
+    /// Print only the keys whose value is not the default
     #[arg(long)]
     changed: bool,
     /// Output format: toml or json
@@ -132,8 +132,8 @@ fn derived_directory(settings: &[Setting]) -> Option<String> {
     unset.then(|| directory.display().to_string())
 }
 
-/// Renders a valid configuration file. Masked secrets and names with the id of this process are
-/// commented out.
+/// Renders a valid configuration file. Masked secrets, and names that contain the id of this
+/// process, are commented out.
 fn as_toml(settings: &[Setting], derived: Option<&str>) -> String {
     let mut text = String::new();
     let mut section = "";

@@ -126,7 +126,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Wraps lines, and indents continuation lines. clap alone would not indent them.
+/// Wraps lines, and indents continuation lines, which clap would not do.
 fn laid_out(text: &str, width: usize, styles: &Styles) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -303,7 +303,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
             format!("to show one of them: leasehold describe {unknown}")
         }
         ErrorKind::InvalidSubcommand if ["list", "ls", "get"].contains(&&*unknown) => {
-            "the commands that list are: leasehold leases, leasehold locks".to_owned()
+            "to list leases or locks: leasehold leases, leasehold locks".to_owned()
         }
         ErrorKind::InvalidSubcommand if unknown == "unlock" => {
             "a lock is released when its command ends; after a crash: leasehold locks break NAME"
@@ -319,7 +319,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         }
         ErrorKind::MissingRequiredArgument if given("prune") => "such as --unused-for 30d".to_owned(),
         ErrorKind::MissingRequiredArgument if given("repair") => {
-            "the token must exceed each token that was used: leasehold repair NAME --token-at-least 5000".to_owned()
+            "the token must exceed every token used so far: leasehold repair NAME --token-at-least 5000".to_owned()
         }
         ErrorKind::MissingRequiredArgument if given("describe") => {
             "leasehold leases and leasehold locks list the names".to_owned()

@@ -62,7 +62,7 @@ use leasehold_host::privacy::hide_from_the_user;
 /// than a millisecond; if the disk hangs, readers rely on the deadline in the files.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
-/// Interval at which the daemon logs that the document is not a lease.
+/// Interval at which the daemon logs again that the document is not a lease.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the daemon until it is stopped.
@@ -80,8 +80,8 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(operation: &str) -> impl Fn(E) 
     CommandError::failed(exit::NEGATIVE, operation)
 }
 
-/// Returns true if this process has a controlling terminal. Without a terminal, a graceful stop
-/// exits 0 after any signal.
+/// Returns true if this process has a controlling terminal. Without a terminal, the exit code of a
+/// graceful stop is 0 after any signal.
 fn on_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
@@ -285,8 +285,8 @@ fn log_sources(config: &Config, sources: &Sources) {
     }
 }
 
-/// Logs the servers, if MongoDB has not answered within a second. A failed call has logged its
-/// cause.
+/// Logs the servers if, after a second, no call to MongoDB has been answered or has failed. A
+/// failed call logs its own cause.
 async fn log_connecting(
     lease: ResourceName,
     uri: UriSource,

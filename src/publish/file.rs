@@ -31,7 +31,7 @@ use crate::election::{BootTime, Claim, Status, Timings, Token};
 use crate::store::DeploymentId;
 
 /// Maximum number of queued calls to the thread. If the queue is full, a wake-up may be dropped,
-/// because every queued call makes the thread read the newest status. A step-down queues one flush.
+/// because every queued call makes the thread read the newest status.
 const QUEUE_LENGTH_MAX: usize = 16;
 
 /// Delay before the files show another candidate's change of role. In a handoff, the release and
@@ -45,7 +45,8 @@ pub struct FileOptions {
     /// The candidate.
     pub who: Identification,
     /// The current timings. A leader's files are rewritten at each renewal, and at the latest after
-    /// 1.5 times renew_interval. A follower's files are rewritten after half of lease_duration.
+    /// 1.5 times renew_interval. A follower's files are rewritten at the latest after half of
+    /// lease_duration.
     pub timings: watch::Receiver<Timings>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
@@ -181,8 +182,8 @@ impl<T: Clone + PartialEq> RecordFile<T> {
     }
 }
 
-/// Means that no write is in progress. Cannot be the time of a write, because no write begins in
-/// the first nanosecond after boot.
+/// Means that no write is in progress. Is never the start time of a write, because no write begins
+/// in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
 /// Tracks the write in progress, because a write to a hanging disk neither returns nor fails.
@@ -296,7 +297,8 @@ impl StatusWriter {
     }
 
     /// Returns the instant of the next write of unchanged files. A follower's files contain no
-    /// authority, and rewriting them once per renew_interval took 30 % of its CPU time at rest.
+    /// authority. Rewriting them once per renew_interval would take 30 % of an idle follower's CPU
+    /// time.
     fn next_rewrite(&self, current: &Status, now: BootTime) -> BootTime {
         // Renewals already rewrite a leader's files, so the extra rewrite waits longer than a
         // renewal interval.
@@ -309,9 +311,9 @@ impl StatusWriter {
         holder.map_or(refresh, |holder| refresh.min(holder.until))
     }
 
-    /// Returns the time until the next rewrite, or until the deadline in the files. The files are
-    /// rewritten at the deadline for readers that use the field `leader` without checking the
-    /// deadline.
+    /// Returns the time until the next rewrite or the deadline in the files, whichever is earlier.
+    /// The files are rewritten at the deadline for readers that use the field `leader` without
+    /// checking the deadline.
     fn wait(&self) -> Duration {
         let now = boot_now();
         let deadline = self.leader_until.unwrap_or(self.rewrite_at);
@@ -359,8 +361,8 @@ impl StatusWriter {
             if !self.says_leader {
                 return true;
             }
-            // A file that says "leader" must not remain when the disk is full. Removing the files
-            // frees space, so one more attempt may succeed.
+            // A file that says "leader" must not remain if it cannot be rewritten. If the disk is
+            // full, removing the files frees space, so one more attempt may succeed.
             let removed = remove_files(self.directory.path());
             self.says_leader = removed.is_err();
             if self.write(current).is_err() {
@@ -446,7 +448,7 @@ fn remove_files(directory: &Path) -> io::Result<()> {
     let [first, second] = [JSON_FILE, ENV_FILE].map(|name| {
         let path = directory.join(name);
         match fs::remove_file(&path).map_err(|error| error.kind()) {
-            // The file cannot exist if its directory does not.
+            // If the directory does not exist, neither does the file.
             Ok(()) | Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
             Err(_) => empty(&path),
         }

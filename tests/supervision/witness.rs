@@ -76,7 +76,7 @@ async fn i6_a_command_that_ignores_the_stop_signal_delays_the_release() {
     );
     if is_alive(command) {
         let text = String::from_utf8_lossy(&refused.stdout);
-        assert_contains(&text, "guard of its daemon still ends the command");
+        assert_contains(&text, "guard of its daemon is still ending the command");
         assert_contains(&text, "(leasehold __guard)");
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     }

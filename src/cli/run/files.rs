@@ -28,8 +28,8 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
         let root = root.display();
         warn!(
             %lease, directory = %root,
-            "other users cannot read the status: its parent directory is closed to them (chmod \
-             755)"
+            "other users cannot read the status, because its parent directory is not accessible to \
+             them; to fix: chmod 755"
         );
     }
     let why = match exposure(directory) {
@@ -67,13 +67,15 @@ pub(in crate::cli) fn known_home(lease: &ResourceName, directory: &StatusDirecto
         None
     });
     KnownHome {
-        // The process that reads the path may have another working directory.
+        // The path is absolute, because the process that reads it may have another working
+        // directory.
         file: std::path::absolute(&file).unwrap_or(file),
         deployment,
     }
 }
 
-/// Logs status file writes that take longer than `renew_interval`, at growing intervals.
+/// Logs writes of the status files that take longer than `renew_interval` and at least a second, at
+/// growing intervals.
 pub(super) async fn watch(
     lease: ResourceName,
     directory: PathBuf,

@@ -73,7 +73,7 @@ impl RunArgs {
                 .iter()
                 .any(|(key, value)| key.path() == SOCKET && value.is_empty())
         {
-            return Some("--workload-socket is empty: leave it out, or name a file".to_owned());
+            return Some("--workload-socket is empty: omit the flag, or name a file".to_owned());
         }
         if attached && given(&[ON_EXIT], sources).is_some() {
             return Some("--workload-on-exit has no effect with --workload-socket, because the workload's container ends with the workload: omit the flag".to_owned());

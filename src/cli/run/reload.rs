@@ -27,8 +27,8 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Starts to read the configuration on another thread, because a hanging disk would block the
-    /// event loop.
+    /// Starts to read the configuration on another thread, so that a hanging disk does not block
+    /// the event loop.
     pub(super) fn begin(&mut self) {
         if self.reading.is_some() {
             // The read in progress may have missed the newest change to the files.
@@ -41,7 +41,8 @@ impl Reloader {
         self.reading = Some(reading);
     }
 
-    /// Waits for the configuration that [`Reloader::begin`] reads, if any. Cancel safe.
+    /// Waits for the configuration that [`Reloader::begin`] reads; does not return while no read is
+    /// in progress. Cancel safe.
     pub(super) async fn read(&mut self) -> Reloaded {
         loop {
             let Some(reading) = &mut self.reading else {

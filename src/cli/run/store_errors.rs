@@ -11,7 +11,8 @@ use crate::store::{Failure, RetryPolicy};
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
-    /// A failed write that is not retried is dropped after one lease duration.
+    /// Limits how long the failure of a write stays published if reads succeed: one lease duration
+    /// after the last attempt.
     timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,
@@ -91,8 +92,9 @@ impl StoreErrors {
             }
             None => self.write = None,
         }
-        // A candidate that cannot lead might never write again, and never clear its failed write.
-        // The failed write is therefore dropped after one lease duration.
+        // A candidate that does not lead might never write again, and so never clear its failed
+        // write. If reads succeed, the failed write is therefore dropped after one lease duration,
+        // unless only a new configuration can help.
         let patience = self.timings.borrow().lease_duration();
         let attempted = |write: &Failing| {
             let lasts = write.failure.retry == RetryPolicy::Reconfigure;

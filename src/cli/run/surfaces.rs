@@ -24,7 +24,8 @@ use crate::store::StoreEvent;
 use crate::supervisor::Orders;
 
 pub(super) struct DaemonSurfaces {
-    /// Notified if the first document that is read is a lock. `None` after the first read.
+    /// Notified if the first document that is read is a lock. `None` after the first change of
+    /// role.
     pub(super) other_kind: Option<Arc<Notify>>,
     pub(super) files: Arc<StatusFileHandle>,
     pub(super) pod: Option<PodPublisher>,

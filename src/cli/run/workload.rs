@@ -61,7 +61,7 @@ impl Supervised {
         self.drains() || !hooks.on_lead.is_empty() || !hooks.on_step_down.is_empty()
     }
 
-    /// Returns the daemon's action after the program has ended by itself.
+    /// Returns the action that the daemon takes when the program has ended by itself.
     pub(super) fn on_exit(&self, config: &Config) -> OnExit {
         match self {
             Self::Attached(_) => OnExit::Release,
@@ -98,16 +98,18 @@ impl Supervised {
 /// Maximum time from the timeout of a hook to the exit of its guard.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns the maximum time that a guard outlives a killed daemon: the timeout of a hook, or the
-/// lease duration, because a command's deadline is at most one lease duration ahead.
+/// Returns the maximum time that a guard outlives a killed daemon: the time that a hook may take,
+/// or the lease duration if it is longer, because a command's deadline is at most one lease
+/// duration ahead.
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)
 }
 
-/// Returns the arguments of the witness that releases the lease if this daemon is killed. These
-/// arguments are the flags of this daemon. `None` if the witness could not read the configuration
-/// again, or if services that a hook started would keep running.
+/// Returns the arguments of the witness that releases the lease if this daemon is killed: the flags
+/// of this daemon. `None` if the daemon has no command of its own, if the witness could not read
+/// the configuration again, or if hooks are configured, because services that a hook started would
+/// keep running.
 pub(super) fn witness(
     supervised: &Supervised,
     config: &Config,

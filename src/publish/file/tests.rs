@@ -236,7 +236,7 @@ fn a_follower_rewrites_its_files_seldom_unless_the_holder_expires_or_a_write_fai
         writer.show_if_due(true);
         writer.wait().as_secs_f64()
     };
-    // Half of the lease_duration of 24 s. The renew_interval is 3 s.
+    // The wait is half of the lease_duration of 24 s, and not the renew_interval of 3 s.
     let wait = wait_with(follower());
     assert!(wait > 10.0 && wait <= 12.0, "{wait}");
     let due = read(place.path()).rewrite_due_boottime_ns.unwrap();
@@ -403,14 +403,14 @@ fn objects_planted_as_the_temporary_file_are_replaced() {
 fn a_removed_directory_is_created_again() {
     let place = shown(follower());
     let path = place.path();
-    // The writer may write between the removal of the files and of the directory.
+    // Removal fails if the writer writes a file after the other files are removed.
     eventually("removed", || fs::remove_dir_all(path).is_ok());
     place.lead(3);
     place.handle.wake();
     eventually("written again", || {
         path.join(JSON_FILE).exists() && read(path).token == Some(3)
     });
-    // No other process can lock the new directory.
+    // The writer has locked the new directory.
     assert!(StatusDirectory::open(path, &orders()).is_err());
 }
 
