@@ -1,8 +1,8 @@
 //! Leader election on the MongoDB replica set that you already run.
 //!
-//! This crate is the daemon and the command: [`cli`], [`config`], [`publish`] and [`admin`]. The
-//! protocol is in [`election`] and [`lock`], MongoDB in [`store`], and the guard of a command in
-//! [`workload`]. `docs/architecture.md` describes the code; `docs/protocol.md` describes the
+//! This crate is the daemon and its command line: [`cli`], [`config`], [`publish`] and [`admin`].
+//! The protocol is in [`election`] and [`lock`], MongoDB in [`store`], and the guard of a command
+//! in [`workload`]. `docs/architecture.md` describes the code; `docs/protocol.md` describes the
 //! guarantees and their limits.
 //!
 //! Programs that embed an election should depend on `leasehold-mongodb`, which is smaller. This

@@ -14,8 +14,9 @@ use crate::publish::render::{ClockPair, StatusDocument, last_status, renders_equ
 use leasehold_http::{EventBody, Feed, StreamPlace, event_body};
 use serde::Serialize;
 
-/// Interval between comments on an idle stream, so that client and server notice a lost connection.
-/// The documented readers reconnect after three intervals; proxies allow 30 s or more.
+/// Interval between comment lines on a stream without events, so that client and server notice a
+/// lost connection. The documented readers reconnect after three intervals without data; proxies
+/// close an idle connection after 30 s or more.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Minimum interval between events that only extend authority or report a MongoDB error.
 const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);

@@ -272,7 +272,8 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
             format!("invalid value '{value}' for '{flag}': it is negative\n"),
         );
     } else if unexpected.starts_with('-') {
-        // A flag, or a value that begins with a dash, is not a command.
+        // clap's tip would run the word as a command, but a word that begins with a dash is not a
+        // command.
         error.remove(ContextKind::Suggested);
     } else if arguments
         .get(1)

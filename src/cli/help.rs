@@ -333,7 +333,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         _ => return error,
     };
     error.remove(ContextKind::SuggestedSubcommand);
-    // The usage line also shows the removed suggestion.
+    // The usage line contains the removed suggestion too, so it is rendered again.
     if error.remove(ContextKind::SuggestedArg).is_some() {
         let mut built = super::command();
         built.build();

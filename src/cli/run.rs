@@ -263,8 +263,8 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
         idle_timers,
     };
     let ended = daemon.attend(serving).await;
-    // Even after a failure, the files must say that this daemon has stopped before the process
-    // exits.
+    // Before the process exits, even after a failure, the files must say that this daemon has
+    // stopped.
     let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
     ended
 }

@@ -389,8 +389,8 @@ impl StatusWriter {
             self.deployment.written = None;
             self.record();
         }
-        // The clock is read once, after all operations that can hang. The files and the writer's
-        // own state use this instant.
+        // The clock is read once, after the check of the directory, which can hang. The files and
+        // the writer's own state use this instant.
         let (error, now) = (self.options.store_error.borrow().clone(), ClockPair::now());
         let current = current.at(now.boot);
         let authority = authority_at(&current, now.boot);

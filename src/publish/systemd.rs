@@ -19,7 +19,7 @@ const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// Minimum interval between watchdog pings; more pings would only cost wake-ups.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The connection to systemd. The event loop sends the watchdog pings, so systemd restarts the
+/// Sends notifications to systemd. The event loop sends the watchdog pings, so systemd restarts the
 /// service if the loop is stuck.
 #[derive(Debug)]
 pub struct Systemd {
@@ -30,15 +30,15 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Connects to the socket in NOTIFY_SOCKET. If the variable is unset or the socket unusable,
-    /// nothing is sent.
+    /// Opens a socket that sends to the address in NOTIFY_SOCKET. If the variable is unset or the
+    /// socket unusable, nothing is sent.
     pub fn from_environment() -> Self {
         let address = std::env::var_os(NOTIFY_SOCKET).filter(|a| !a.is_empty());
         Self::new(address, sd_notify::watchdog_enabled())
     }
 
-    /// Sends to the socket at `address`, which is a path, or `@` followed by an abstract name.
-    /// `watchdog` is systemd's watchdog timeout.
+    /// Opens a socket that sends to `address`, which is a path, or `@` followed by an abstract
+    /// name. `watchdog` is systemd's watchdog timeout.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
         let channel = address.and_then(|address| match open(&address) {
             Ok(channel) => Some(channel),

@@ -87,7 +87,7 @@ pub(super) async fn watch(
     loop {
         let patience = timings.borrow().renew_interval().max(CHECK_INTERVAL_MIN);
         let idle = IDLE_CHECK.max(2 * patience);
-        // Each renewal publishes a new status, which wakes the event loop. Only a slow write or an
+        // Each renewal publishes a new status, which wakes this task. Only a slow write or an
         // unchanged status needs a timer.
         match progress.busy_for(clock::boot_now()) {
             Some(busy) if busy >= WRITE_MAX => {

@@ -28,7 +28,7 @@ const OF_A_COMMAND: [&str; 5] = [
 ];
 
 /// The key of the socket for a command in another container. With this key, the keys in
-/// [`OF_A_COMMAND`] have an effect.
+/// [`OF_A_COMMAND`] have an effect too, except [`ON_EXIT`].
 const SOCKET: &str = "workload.socket";
 const ON_EXIT: &str = "workload.on_exit";
 
@@ -63,7 +63,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns the error for a flag without effect, if there is one.
+    /// Returns the error for a flag without effect, or for a command and a socket, if there is one.
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
         let sources = &self.configuration.sources;
         let attached = given(&[SOCKET], sources).is_some();

@@ -28,7 +28,7 @@ struct Failing {
     repeats: bool,
     /// True if a read has succeeded since the last failure.
     read_since: bool,
-    /// True if a write failed after a read had succeeded.
+    /// True if a write failed again although a read had succeeded in between.
     despite_reads: bool,
 }
 

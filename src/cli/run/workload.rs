@@ -69,7 +69,7 @@ impl Supervised {
         }
     }
 
-    /// Fails if the program cannot be executed. The guard checks its own program.
+    /// Fails if the program cannot be executed. An attached guard checks its program itself.
     pub(super) fn check(&self) -> Result<(), CommandError> {
         match self {
             Self::Words(words) => {
@@ -168,7 +168,7 @@ impl WorkloadObserver for ExitForwarder {
     }
 
     fn ended(&mut self, code: u8, interrupted: bool) {
-        // If the channel is full, an earlier exit already ends the daemon.
+        // A full channel already contains exits, so a further exit changes nothing.
         let _ = self.exits.try_send(CommandExit { code, interrupted });
     }
 }

@@ -30,7 +30,7 @@ struct StreamOutage {
     failing: bool,
     /// True if a call has succeeded since the last failure of the stream.
     answered_since: bool,
-    /// Failure of the stream that is logged once a call succeeds.
+    /// Failure of the stream, to be logged as soon as a call succeeds.
     held_back: Option<Failure>,
 }
 
