@@ -45,7 +45,7 @@ pub enum Invocation {
     #[allow(missing_docs, reason = "the variants are the commands")]
     #[command(flatten)]
     Operator(operators::OperatorCommand),
-    /// Ask this host's daemon: exits 0 if it leads, 1 if not
+    /// Ask this host's daemon if it leads: exit code 0 if so, 1 if not
     ///
     /// Reads the daemon's status directory, and needs no MongoDB.
     Status(status::StatusArgs),
@@ -53,9 +53,9 @@ pub enum Invocation {
     Guard(guard::GuardArgs),
     /// Release the lease of a daemon that was killed
     ///
-    /// For ExecStopPost= of a systemd unit.
+    /// Meant for ExecStopPost= of a systemd unit.
     Bury(bury::BuryArgs),
-    /// Examine an installation before or while it runs; changes nothing
+    /// Examine an installation, running or not, without changing it
     Check(check::CheckArgs),
     /// Check over HTTP that exactly one replica of a lease leads
     ///

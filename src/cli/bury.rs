@@ -50,7 +50,8 @@ Examples:
 
 Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run, the record is damaged or \
 belongs to another user, a status file cannot be removed, or the lease has expired; 64 usage; 69 MongoDB unreachable or \
-refusing; 78 configuration, another lease, or a daemon uses the directory. After 1 and 69, the lease expires as usual.";
+refusing; 78 configuration, or the directory belongs to another lease or a running daemon. After 1 and 69, the lease expires as \
+usual.";
 
 /// Arguments of `leasehold bury`.
 #[derive(Debug, Args)]
@@ -63,7 +64,7 @@ pub struct BuryArgs {
     configuration: Configuration<DaemonKeys>,
     /// Maximum wait for MongoDB
     ///
-    /// At most lease.lease_duration. Also the maximum wait for a guard that is still ending its
+    /// At most lease.lease_duration. Also limits the wait for a guard that is still ending its
     /// command.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
