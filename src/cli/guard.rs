@@ -152,10 +152,10 @@ fn failed(error: AttachError) -> CommandError {
 fn cause(socket: &Path, error: &io::Error) -> String {
     let found = std::fs::metadata(socket).map(|found| found.file_type().is_socket());
     let remedy = match (found, error.kind()) {
-        (Ok(false), _) => "the file is not a socket; to fix: name the file of workload.socket",
+        (Ok(false), _) => "the file is not a socket; to fix: pass the path in workload.socket",
         (Ok(true), io::ErrorKind::ConnectionRefused) => "no leasehold listens on the socket yet",
         (_, io::ErrorKind::PermissionDenied) => {
-            "permission denied; to fix: let this user enter the directory of the socket"
+            "permission denied; to fix: give this user access to the directory of the socket"
         }
         (_, io::ErrorKind::NotFound) => {
             "no such file; to fix: mount the volume of workload.socket here, and start leasehold"

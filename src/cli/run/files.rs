@@ -46,12 +46,12 @@ pub(super) fn log_exposure(lease: &ResourceName, directory: &Path) {
         // it.
         info!(
             %lease, %directory, why,
-            "other users may write in the status directory: mount it read-only in other containers"
+            "other users can write to the status directory: mount it read-only in other containers"
         );
     } else {
         warn!(
             %lease, %directory, why,
-            "other users may write in the status directory and forge the status: make this \
+            "other users can write to the status directory and forge the status: make this \
              user its owner, with mode 0755"
         );
     }

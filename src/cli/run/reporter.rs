@@ -214,7 +214,7 @@ impl Reporter {
             ),
             Notice::BackingOff { wait } => warn!(
                 %lease, wait_ms = millis(*wait),
-                "leadership lost by deadline twice within ten minutes; backing off"
+                "leadership lost at its deadline twice within ten minutes; backing off"
             ),
             Notice::NotDemoted { wait } => warn!(
                 %lease, wait_ms = millis(*wait),
@@ -228,7 +228,7 @@ impl Reporter {
             ),
             Notice::WorkloadStuck { token, wait } => error!(
                 %lease, token = token.get(), wait_ms = millis(*wait),
-                "workload still runs after SIGKILL; not renewing and not releasing, the lease \
+                "workload still runs after SIGKILL; neither renewing nor releasing, the lease \
                  expires"
             ),
             Notice::RequestForAnotherToken { requested, leading } => warn!(

@@ -132,7 +132,7 @@ fn status_directory(directory: &Path) -> Checked {
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     Ok(match exposure(directory) {
         Ok(Some(why)) if !in_pod => Finding::warning(
-            format!("other users may write in {path} and forge the status: {why}"),
+            format!("other users can write to {path} and forge the status: {why}"),
             "chown the directory to the daemon's user, then chmod 755",
         ),
         Ok(_) | Err(_) => Finding::ok(detail),
