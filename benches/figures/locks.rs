@@ -49,7 +49,7 @@ const EXIT: &str = "CMD has ended → the program has ended";
 pub(crate) const HAND_OVER: &str = "CMD has ended → the next CMD runs";
 pub(crate) const RATE: &str = "20 contenders: acquisitions per second";
 pub(crate) const SHARE: &str =
-    "20 contenders: largest / smallest share when the first has all its own";
+    "20 contenders: largest / smallest share when the first has finished";
 pub(crate) const COMMANDS: &str = "commands per acquisition, without getMore";
 pub(crate) const COMMANDS_TO_WRITE: &str = "of which writes";
 /// Names of the figures, in the order of the report.

@@ -143,7 +143,7 @@ Examples:
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 3 a request is still under way, 64 usage, 69 MongoDB unreachable or refusing, 71 system error, 75 lock not \
+Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 3 a request is still under way, 64 usage, 69 MongoDB is unreachable or refuses a call, 71 system error, 75 lock not \
 acquired, 76 lock lost, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const fn version() -> &'static str {

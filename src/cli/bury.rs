@@ -49,8 +49,8 @@ Examples:
   leasehold bury /run/leasehold/orders --lease orders --config site.yaml
 
 Exit codes: 0 released, or nothing to release; 1 not released, because a process may still run, the record is damaged or \
-belongs to another user, a status file cannot be removed, or the lease has expired; 64 usage; 69 MongoDB unreachable or \
-refusing; 78 configuration, or the directory belongs to another lease or a running daemon. After 1 and 69, the lease expires as \
+belongs to another user, a status file cannot be removed, or the lease has expired; 64 usage; 69 MongoDB is \
+unreachable or refuses a call; 78 configuration, or the directory belongs to another lease or a running daemon. After 1 and 69, the lease expires as \
 usual.";
 
 /// Arguments of `leasehold bury`.

@@ -49,7 +49,7 @@ lock is held until standard input closes; after a signal, for at most workload.s
 mode, leasehold exits with 64 if standard input is already at its end, as with /dev/null, or if standard input is a terminal and leasehold \
 runs in the background.
 
-Exit codes: the command's own; 64 usage, 69 MongoDB unreachable or refusing, 71 the operating system refused a resource that leasehold or \
+Exit codes: the command's own; 64 usage, 69 MongoDB is unreachable or refuses a call, 71 the operating system refused a resource that leasehold or \
 the command needs, 75 not acquired, 76 lost while the command ran, or its leftover processes were stopped, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 

@@ -89,7 +89,7 @@ pub struct StatusDocument {
     pub valid_until: Option<String>,
     /// The deadline on CLOCK_BOOTTIME, in nanoseconds; null unless leader.
     pub valid_until_boottime_ns: Option<u64>,
-    /// The id of the boot in which the deadline is valid.
+    /// Boot id; the deadline is valid only during this boot.
     pub boot_id: Option<String>,
     /// The inode of the deadline's time namespace; absent if the kernel has no time namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]

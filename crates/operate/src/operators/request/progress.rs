@@ -138,7 +138,7 @@ impl Progress {
                 let how = match (self.overruled(lease), &lease.request) {
                     (Some(how), _) => how,
                     (None, Some(it)) => format!("another request replaced it: {}", request(it)),
-                    (None, None) => "the request was withdrawn meanwhile".to_owned(),
+                    (None, None) => "in the meantime, the request was withdrawn".to_owned(),
                 };
                 let how = how + "; the leader may have begun to apply it before";
                 self.superseded(at, how)
