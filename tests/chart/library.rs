@@ -77,7 +77,10 @@ fn values_of_the_chart_itself_are_used_or_refused_by_name() {
                 r#"imagePullSecrets=[{"secret":"a"}]"#,
                 "an item of imagePullSecrets has no name",
             ),
-            ("nameOverride=5", "nameOverride is 5, not a string: quote it"),
+            (
+                "nameOverride=5",
+                "nameOverride is 5, not a string: quote it",
+            ),
             (
                 r#"fullnameOverride={"a":"b"}"#,
                 "fullnameOverride is map[a:b], not a string",

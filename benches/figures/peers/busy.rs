@@ -20,7 +20,8 @@ use crate::launch::{Setup, seconds, watching};
 use crate::report::{Row, Unit};
 
 const FIGURE: &str = "peers_busy";
-pub(crate) const FOLLOWER: &str = "busy store (1,000 foreign writes per second), hints: server CPU per second, per follower";
+pub(crate) const FOLLOWER: &str =
+    "busy store (1,000 foreign writes per second), hints: server CPU per second, per follower";
 pub(crate) const HANDOFF: &str =
     "busy store, hints: handoff, SIGTERM → another leads, 3 contenders";
 

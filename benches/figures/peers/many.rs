@@ -47,14 +47,8 @@ pub(crate) const HANDOFF_ROWS: [(usize, &str); 5] = [
     (1, "1 lease, auto: SIGUSR1 → another leads"),
     (10, "10 leases, auto: SIGUSR1 → another leads"),
     (30, "30 leases, auto: SIGUSR1 → another leads"),
-    (
-        100,
-        "100 leases, auto: SIGUSR1 → another leads",
-    ),
-    (
-        300,
-        "300 leases, auto: SIGUSR1 → another leads",
-    ),
+    (100, "100 leases, auto: SIGUSR1 → another leads"),
+    (300, "300 leases, auto: SIGUSR1 → another leads"),
 ];
 
 pub(crate) const SERIES: [Series; 3] = [
@@ -147,7 +141,10 @@ async fn followers(setup: &Setup) -> Vec<Row> {
         start(setup, &set, names, None, &mut daemons).await;
         tokio::time::sleep(setup.pause(SETTLE)).await;
         let load = during(&set, setup.pause(WINDOW)).await;
-        rows.extend(both(&format!("1 lease, {}", counted(count, "follower")), load));
+        rows.extend(both(
+            &format!("1 lease, {}", counted(count, "follower")),
+            load,
+        ));
     }
     rows
 }
@@ -167,7 +164,10 @@ async fn leases(setup: &Setup, series: &Series) -> Vec<Row> {
         let settle = if count < 10 { SETTLE } else { series.settle };
         tokio::time::sleep(settle).await;
         let load = during(&set, setup.pause(WINDOW)).await;
-        rows.extend(both(&format!("{}, {}", counted(count, "lease"), series.name), load));
+        rows.extend(both(
+            &format!("{}, {}", counted(count, "lease"), series.name),
+            load,
+        ));
         if let Some((_, what)) = series.handoffs.iter().find(|(number, _)| *number == count) {
             let rounds = setup.count(HANDOFFS, 4);
             let (durations, floor) =

@@ -308,7 +308,10 @@ mod tests {
         assert_eq!(health.doubt(boot_now()), None);
         health.notices(&rolled_back(Duration::from_secs(60)));
         let doubt = health.doubt(boot_now()).expect("it lasts");
-        assert!(doubt.to_string().contains("older than last seen"), "{doubt}");
+        assert!(
+            doubt.to_string().contains("older than last seen"),
+            "{doubt}"
+        );
         health.notices(&rolled_back(Duration::ZERO));
         assert_eq!(health.doubt(boot_now()), None);
     }
