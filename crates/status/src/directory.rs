@@ -1,9 +1,10 @@
 //! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
 //! A new process uses the directory as proof that the lease's holder has exited (proof of death).
-//! The new process holds the lock, so every earlier holder of the lock has exited. The claim record
-//! names the claim in the lease document. The proof also requires that the processes recorded in
-//! the claim file have exited, because they need not hold the lock.
+//! The new process holds the lock, so every earlier holder of the lock has exited. The proof
+//! requires that the lease document names the claim of the record, so that the holder was one of
+//! them. It also requires that the processes in the record have exited, because they need not hold
+//! the lock.
 
 mod deployment;
 mod examine;

@@ -43,7 +43,7 @@ impl Readiness {
         self.set(|state| state.healthy = healthy).await
     }
 
-    /// Records whether a guard could start the workload.
+    /// Records whether a guard is available to start the workload.
     pub(crate) async fn set_guarded(&self, guarded: bool) {
         self.set(|state| state.guarded = guarded).await;
     }

@@ -183,7 +183,7 @@ impl Observation {
         let wait = match self.state {
             // The share of the lease duration covers the provisional authority. A grantee that
             // polls may need `claim_time`, the operation timeout, to confirm. At the default
-            // timings, both are 3 s.
+            // timings, the share and `claim_time` are both 3 s.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

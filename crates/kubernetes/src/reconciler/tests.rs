@@ -272,7 +272,7 @@ fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
         at(61.0)
     );
 
-    // The label must be set to follower even if the pause prevented the write of leader.
+    // The label must be set to `follower` even if the pause kept `leader` from being written.
     assert_eq!(
         next_write(&mut reconciler, Label::Leader, at(2.0)),
         at(61.0)

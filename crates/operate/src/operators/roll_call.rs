@@ -397,7 +397,7 @@ impl RollCalls {
         self.rolls.insert(name, roll);
     }
 
-    /// Returns the answers, with the ages of earlier answers.
+    /// Returns the answers. An answer that is no longer recent includes its age.
     pub(super) fn aged(&mut self, now: BootTime) -> Rolls {
         self.answered();
         let aged = self.rolls.iter().map(|(name, roll)| {

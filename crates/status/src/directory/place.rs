@@ -18,7 +18,7 @@ const ROOT: &str = "leasehold";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Creates a directory with this mode if it is missing, and its missing parents with 0755. Fails if
-/// the path leads through a symbolic link of another user.
+/// the path leads through a symbolic link owned by another user.
 pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     refuse_planted_links(path)?;
     let missing: Vec<_> = path

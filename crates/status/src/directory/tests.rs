@@ -186,7 +186,7 @@ fn the_claim_is_a_proof_only_in_its_file_and_boot() {
     let (directory, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
     drop(directory);
-    // The proof survives a process that exited without using the proof.
+    // The proof survives a process that exited without using it.
     let (_, memory) = opened(&path);
     assert_eq!(memory.claim, Some(claim()));
 

@@ -90,7 +90,7 @@ pub(super) fn is_holder(lease: &LeaseRecord, identity: &Identity) -> bool {
     holder.is_some_and(|holder| holder.identity == *identity)
 }
 
-/// Answers a transfer to the current holder, which renews.
+/// Returns the outcome of a transfer whose target already holds the lease and still renews.
 pub(super) fn held_by_target(
     name: &ResourceName,
     kind: &ActionKind,

@@ -55,7 +55,7 @@ pub(super) struct Ledger {
     /// led last before a `StoreRolledBack` notice. The process need not act on these claims, even
     /// if a stale member shows them.
     resolved: VecDeque<Claim>,
-    /// True if no read was sent since a stream was opened.
+    /// True if no read has been sent since a stream was opened.
     pub(super) read_owed: bool,
     /// The token of a holder that must send a renewal: it was notified of a new primary while fewer
     /// than two renewals were in flight, and has not sent a renewal since then.

@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// Deletes one document more than the board remembers.
+/// Adds and deletes documents, one more than the number of deletions that the board remembers.
 fn delete_many(board: &mut Snapshot) {
     for number in 0..=REMOVED_MAX {
         let name = format!("deleted-{number}");
