@@ -1,5 +1,5 @@
 //! The decisions of a candidate without a claim. Each write of a follower needs a decision (I8),
-//! apart from standby registrations.
+//! apart from registrations and withdrawals of the standby.
 
 use super::Contender;
 use crate::election::claims::{Attempt, EndedClaim};

@@ -23,14 +23,24 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Registration {
     wanted: bool,
-    /// The vacancy to fill, and the instant to register. After a rejection, the instant is `None`
-    /// until the view shows a different standby or holder.
-    vacancy: Option<(Vacancy, Option<BootTime>)>,
+    attempt: Option<Attempt>,
     /// The unanswered registration, with the vacancy that it fills, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
     /// Random delay after a head start or reservation. Avoids a race if the standby has exited.
     jitter: Duration,
+}
+
+/// The attempt to fill a vacancy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Attempt {
+    vacancy: Vacancy,
+    /// The instant to register. After a rejection, `None` until the view shows a different standby
+    /// or holder.
+    due: Option<BootTime>,
+    /// Minimum delay after the last failure. Each further failure doubles it, so that followers do
+    /// not add writes to an outage.
+    back_off: Duration,
 }
 
 /// A holder without a standby, or with a standby that may be replaced.
@@ -50,7 +60,7 @@ impl Registration {
 
     /// Forgets the vacancy that this candidate filled. An open registration can no longer match.
     pub(super) fn begin_to_lead(&mut self) {
-        (self.vacancy, self.call) = (None, None);
+        (self.attempt, self.call) = (None, None);
     }
 
     pub(super) fn draw(&mut self, turn: &mut Turn<'_>) {
@@ -103,30 +113,31 @@ impl Contender {
             return None;
         }
         let Some(vacancy) = self.vacancy(turn.now) else {
-            self.registration.vacancy = None;
+            self.registration.attempt = None;
             return None;
         };
-        let due = match self.registration.vacancy {
-            Some((seen, due)) if seen == vacancy => due?,
-            Some(_) | None => turn.now + DELAY_MAX * turn.up_to(SPREAD_MAX),
-        };
-        if due > turn.now {
-            self.registration.vacancy = Some((vacancy, Some(due)));
-            return Some(due);
-        }
-        let Vacancy { holder, replaces } = vacancy;
-        let call = turn.effects.send(Operation::Register {
-            holder,
-            session: self.me.session,
-            priority: self.me.priority,
-            replaces,
+        let current = self.registration.attempt.filter(|it| it.vacancy == vacancy);
+        let mut attempt = current.unwrap_or_else(|| Attempt {
+            vacancy,
+            due: Some(turn.now + spread(turn)),
+            back_off: Duration::ZERO,
         });
-        self.registration.call = Some((call, Some(vacancy)));
-        // The candidate may register again even after a success, because a delayed event may hide
-        // the registration.
-        let again = turn.now + turn.jittered(self.me.timings().lease_duration());
-        self.registration.vacancy = Some((vacancy, Some(again)));
-        Some(again)
+        if attempt.due? <= turn.now {
+            let Vacancy { holder, replaces } = vacancy;
+            let call = turn.effects.send(Operation::Register {
+                holder,
+                session: self.me.session,
+                priority: self.me.priority,
+                replaces,
+            });
+            self.registration.call = Some((call, Some(vacancy)));
+            // A delayed event may hide the registration again, so an attempt remains due after a
+            // success.
+            let again = turn.now + turn.jittered(self.me.timings().lease_duration());
+            attempt.due = Some(again);
+        }
+        self.registration.attempt = Some(attempt);
+        attempt.due
     }
 
     fn withdraw(&mut self, turn: &mut Turn<'_>) -> bool {
@@ -169,16 +180,21 @@ impl Contender {
         let Some((_, vacancy)) = registration.call.take_if(|(id, _)| *id == call) else {
             return false;
         };
-        if let Some(vacancy) = vacancy {
-            match outcome {
-                Outcome::Applied(_) | Outcome::PrimaryOnly => {}
-                Outcome::Rejected => registration.vacancy = Some((vacancy, None)),
-                // If the registration was stored after all, the stream or the next read shows it.
-                // Otherwise, the store rejects the repeated registration.
-                Outcome::Failed | Outcome::Unknown => {
-                    registration.vacancy = Some((vacancy, Some(self.me.retry_at(turn))));
-                }
+        let attempt = registration.attempt.as_mut();
+        let attempt = attempt.filter(|attempt| Some(attempt.vacancy) == vacancy);
+        match (attempt, outcome) {
+            (Some(attempt), Outcome::Rejected) => attempt.due = None,
+            // If the registration was stored after all, the view usually shows it before the next
+            // attempt, whose filter would no longer match.
+            (Some(attempt), Outcome::Failed | Outcome::Unknown) => {
+                let timings = self.me.timings();
+                let doubled = attempt.back_off * 2;
+                attempt.back_off =
+                    doubled.clamp(timings.retry_interval(), timings.lease_duration());
+                let delay = turn.jittered(attempt.back_off) + spread(turn);
+                attempt.due = Some(turn.now + delay);
             }
+            (None, _) | (_, Outcome::Applied(_) | Outcome::PrimaryOnly) => {}
         }
         let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(Lease::claim);
@@ -191,6 +207,11 @@ impl Contender {
         }
         true
     }
+}
+
+/// Returns a random delay, so that not all followers register.
+fn spread(turn: &mut Turn<'_>) -> Duration {
+    DELAY_MAX * turn.up_to(SPREAD_MAX)
 }
 
 pub(super) fn head_start_of_standby(view: &LeaseView) -> Option<Reservation> {

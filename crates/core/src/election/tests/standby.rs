@@ -207,17 +207,21 @@ fn a_rejected_registration_is_not_repeated_for_the_same_holder() {
 }
 
 #[test]
-fn a_failed_registration_is_repeated_after_the_retry_interval() {
+fn a_failed_registration_is_repeated_with_a_growing_delay() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = standing_by("b", at(0), &mut stored);
-    for (repeated, outcome) in [Outcome::Failed, Outcome::Unknown].into_iter().enumerate() {
+    for (sent, failed_at, outcome, pause) in [
+        (1, at(2), Outcome::Failed, 800),
+        (2, at(6), Outcome::Unknown, 1600),
+    ] {
         while b.waiting() != ["register"] {
             b.wake();
         }
-        assert_eq!(b.count("register"), repeated + 1);
-        b.answer_with(at(4 * repeated as u64), outcome);
+        b.answer_with(failed_at, outcome);
+        b.run(failed_at + millis(pause - 1), &mut stored);
+        assert_eq!(b.count("register"), sent);
     }
-    b.run(at(4) + millis(1200), &mut stored);
+    b.run(at(6) + millis(2400 + 2000), &mut stored);
     assert_eq!((b.count("register"), standby(&stored)), (3, Some("b")));
 }
 

@@ -262,8 +262,7 @@ impl World {
     ) -> Option<Sight> {
         let facts = &self.processes[process].facts;
         let seen = facts.sight(expected);
-        // The process may have ignored the reply that shows a pause.
-        let seen_free = seen.is_some_and(|s| s.lease.holder.is_none() && !s.lease.paused);
+        let seen_free = seen.is_some_and(|sight| sight.lease.holder.is_none());
         let acquires = matches!(operation, Operation::Acquire(_)) && !seen_free;
         let announced = facts.announced().filter(|_| acquires);
         announced.filter(|sight| sight.lease.revision == expected)
