@@ -1,5 +1,5 @@
-//! Finds the pod of this process and the API server, from the configuration, the kubelet's
-//! variables, and the mounted token and certificate.
+//! Finds the API server and this process's pod. Uses the configuration, the kubelet's variables,
+//! and the mounted token and certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,8 @@ impl Access {
             let added = roots.add(certificate);
             added.map_err(|_| unusable("not a CA certificate"))?;
         }
-        // Passed explicitly, because the driver may have installed a different default provider.
+        // Passed explicitly, because the MongoDB driver may have installed a different default
+        // provider.
         let provider = Arc::new(ring::default_provider());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))

@@ -95,7 +95,7 @@ impl PodEvent {
         })
     }
 
-    /// True if the Event recurs while its condition lasts, so that losing a report is harmless.
+    /// True if the Event recurs while its condition lasts. Losing a report is then harmless.
     pub(super) fn repeats(&self) -> bool {
         self.reason == RENEWAL_FAILING
     }

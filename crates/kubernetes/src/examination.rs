@@ -222,8 +222,9 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// The API server answers each access review with the next element of `granted`, and each
-    /// patch with the next element of `statuses`. The last element is then repeated.
+    /// The API server answers each access review with the next element of `granted`, and each patch
+    /// with the next element of `statuses`. After the last element of a list, every further answer
+    /// repeats it.
     async fn answered(granted: &'static [bool], statuses: &'static [u16]) -> Option<bool> {
         let counters = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let api = Api::over("https://api".to_owned(), move || {
@@ -277,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_right_is_not_taken_for_a_policy() {
-        // The right is missing in more reviews than there are attempts.
+        // More access reviews than [`ATTEMPTS`] find that the right is missing.
         let late = &[false, false, false, false, false, false, true];
         assert_eq!(answered(late, &[200]).await, Some(false));
         assert_eq!(answered(late, &[403]).await, Some(true));

@@ -117,7 +117,7 @@ impl Labels {
 
     fn failed(&mut self, error: &ApiError) {
         self.reconciler.failed(error, boot_now(), random());
-        // Publish first, so that a scrape never shows this failure together with a label in sync.
+        // Publish first, so that no scrape counts this failure and still reports the label in sync.
         self.publish();
         self.errors.failed(error, boot_now());
     }

@@ -181,8 +181,8 @@ impl KnownEvents {
     }
 
     /// A repeating Event stays known even if its report failed, because reporting every recurrence
-    /// again would delay other Events. After a failed report, any other Event is forgotten, or
-    /// reported again if it recurred during the report.
+    /// again would delay other Events. If the report of a non-repeating Event failed, the Event is
+    /// forgotten, or reported again if it recurred during the report.
     fn done(&mut self, reported: &Occurrences, name: Option<String>) {
         self.under_way = false;
         let event = &reported.event;

@@ -79,8 +79,8 @@ pub(super) struct Reconciler {
     in_flight: Option<Write>,
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// True from the start of leadership until `follower` is sent. The write of `follower` ignores
-    /// a pause that the API server requested, because a step-down waits for the write.
+    /// True from the start of leadership until `follower` is sent. This write ignores a pause that
+    /// the API server requested, because a step-down waits for it.
     demotion_owed: bool,
     failures: u32,
 }

@@ -9,8 +9,8 @@ use super::api::Api;
 use super::reconciler::Label;
 use leasehold_status::render::Identification;
 
-/// Maximum number of stale leaders in one list. If more stale leaders remain, the task requests
-/// another list.
+/// Maximum number of pods in one list. If more pods have a stale label, the task requests another
+/// list.
 pub(super) const PODS_MAX: usize = 20;
 const NAME_LENGTH_MAX: usize = 253;
 const FIELD_MANAGER: &str = "leasehold";

@@ -23,8 +23,8 @@ use leasehold_status::Surface;
 /// A timeout for operations that complete immediately.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns a publisher. `answer` maps the path of each request to the status of its answer.
-/// Building client number `fault` panics, as a bug in a task would.
+/// Returns a publisher. `answer` maps the path of each request to the status of its answer. The
+/// construction of client number `fault` panics, like a bug in a task.
 fn publisher<F>(
     repair_interval: Duration,
     fault: Option<usize>,

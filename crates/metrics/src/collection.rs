@@ -43,7 +43,7 @@ pub struct LeaseSample<'a> {
     pub token: i64,
     /// True if the lease is paused.
     pub paused: bool,
-    /// When the lease was paused, since the Unix epoch, by the operator's clock; `None` if
+    /// Time of the pause by the operator's clock, counted from the Unix epoch; `None` if
     /// unrecorded.
     pub paused_since: Option<Duration>,
     /// True if a standby is registered.
@@ -61,7 +61,7 @@ pub struct LeaseHolder<'a> {
     pub identity: &'a str,
     /// True if the holder seems to be gone; `None` if unknown, for example because of an outage.
     pub silent: Option<bool>,
-    /// When the holder acquired the lease, since the Unix epoch, by the holder's clock.
+    /// Time of the acquisition by the holder's clock, counted from the Unix epoch.
     pub since: Duration,
     /// Time since the last write, by the holder's clock.
     pub last_write_age: Option<Duration>,

@@ -38,7 +38,8 @@ pub struct ElectorOptions {
     pub workload_ends_first: bool,
     /// Priority of the candidate. Candidates with a higher priority are preferred as the standby.
     pub priority: u32,
-    /// Minimum time of leadership before a handoff to a standby of higher priority, if enabled.
+    /// Minimum time of leadership before a handoff to a standby of higher priority; `None` disables
+    /// these handoffs.
     pub prefer_interval: Option<Duration>,
     /// The highest token that this machine has seen; [`Token::ZERO`] if none.
     pub token_remembered: Token,

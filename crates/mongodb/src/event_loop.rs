@@ -19,8 +19,8 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Outcome, Randomness};
 use leasehold_core::trace::Kind;
 
-/// Capacity of the queue of requests. Operators and a workload send fewer requests during one turn
-/// of the loop.
+/// Capacity of the queue of requests. Larger than the number of requests that operators and a
+/// workload send during one turn of the loop.
 const INPUTS_MAX: usize = 16;
 /// Capacity of the queue of store events; sufficient for a burst of changes to one document.
 const STORE_EVENTS_MAX: usize = 64;
@@ -241,7 +241,7 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
 pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) status: watch::Receiver<M::Status>,
     pub(crate) inputs: mpsc::Sender<M::Input>,
-    /// `None` after the loop has ended.
+    /// `None` once [`Self::wait`] has returned.
     pub(crate) task: Option<JoinHandle<io::Result<R>>>,
     result: Option<R>,
 }
@@ -252,7 +252,8 @@ impl<M: Machine, R: Clone> LoopHandle<M, R> {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Cancel safe. Later calls return the same result. Fails without a timer or after a panic.
+    /// Cancel safe. Later calls return the same result. Fails if the kernel could not create a
+    /// timer, or after a panic.
     pub(crate) async fn wait(&mut self) -> io::Result<R> {
         if let Some(task) = &mut self.task {
             let ended = task.await;

@@ -34,7 +34,8 @@ impl Fence {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FencedError {
-    /// A newer holder has written the document, so the caller no longer holds the lock.
+    /// A newer holder has written the document, so the caller no longer holds the lease or lock; or
+    /// the stored fence is not a token.
     #[error("fenced write: {}", .newest.map_or_else(
         || format!("{FENCE} of the document is not a token"),
         |newest| format!("a newer holder (token {newest}) has written the document"),

@@ -47,7 +47,7 @@ pub struct LockerOptions {
     pub non_blocking: bool,
     /// The highest token of the lock that this machine remembers.
     pub token_remembered: Token,
-    /// Other entries, as observed by earlier contenders on this machine.
+    /// The entries of other contenders, as observed by earlier contenders on this machine.
     pub observations: Observations,
 }
 
@@ -93,7 +93,7 @@ pub struct Finished {
     pub end: End,
     /// The highest token of the lock that the contender saw.
     pub token_highest: Token,
-    /// Other entries, as this contender observed them.
+    /// The entries of other contenders, as this contender observed them.
     pub observations: Observations,
 }
 
@@ -150,7 +150,7 @@ pub enum LockError {
         /// The holders and waiters ahead.
         ahead: Vec<Ahead>,
     },
-    /// Others use the lock with a different number of slots; 0 means exclusive and shared.
+    /// Others use the lock with a different number of slots; 0 means exclusive and shared modes.
     #[error("lock not acquired: in use {}", with_slots(*.has))]
     WrongSlots {
         /// The number of slots that the others specify.
@@ -295,7 +295,8 @@ impl Locker {
         failure.or_else(doubt).or_else(|| self.store.trouble())
     }
 
-    /// True if other contenders, and not MongoDB, keep a contender with this status from the lock.
+    /// True if a contender with this status lacks the lock because of other contenders, not because
+    /// of MongoDB.
     pub fn is_kept_by_others(&self, status: &LockStatus) -> bool {
         let (now, health) = (leasehold_clock::boot_now(), self.health.borrow());
         health.is_kept_by_others(status, now, self.timings.renew_deadline())

@@ -15,8 +15,8 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Early at boot, the system call waits. In a sandbox, the call may fail; then a panic is
-        // better than repeated ids.
+        // Early in the boot process, the system call waits. In a sandbox, the call may fail; then a
+        // panic is better than repeated ids.
         getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
         mixed(u128::from_be_bytes(bytes), moment())
     }

@@ -1,5 +1,5 @@
 //! Goal: verify when the label is written. Method: simulated time; each case is a sequence of
-//! events of one label.
+//! events that concern one label.
 
 use super::*;
 

@@ -44,7 +44,7 @@ use leasehold_core::lock::{
 /// ```
 ///
 /// Keep and clone a `Lock` instead of creating a new `Lock` for each acquisition. A `Lock` and its
-/// clones remember other entries that they have observed, so that even short attempts evict a
+/// clones remember the observed entries of other contenders, so that even short attempts evict a
 /// killed holder. They also share one client per runtime. The client connects at the first
 /// acquisition, and shuts down once the last clone and the last guard are dropped.
 /// [`StoreOptions::with_client`] shares one client among several locks.

@@ -89,7 +89,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         };
         self.surfaces.finished(&finished);
         self.watching = None;
-        // The program's exit does not wait for the replies to the last commands.
+        // In the background, so that a program's exit does not wait for the client's last commands.
         let store = self.store;
         tokio::spawn(async move { store.shut_down().await });
         finished

@@ -98,9 +98,9 @@ impl StoreHealth {
         since.map(|since| since + patience)
     }
 
-    /// True if other contenders, not MongoDB, keep this contender from the lock. Once calls have
-    /// failed for `renew_deadline`, the known holders no longer count, because their calls may have
-    /// failed as well.
+    /// True if this contender lacks the lock because of other contenders, not because of MongoDB.
+    /// Once calls have failed for `renew_deadline`, the known holders no longer count, because
+    /// their calls may have failed as well.
     pub(super) fn is_kept_by_others(
         &self,
         status: &LockStatus,

@@ -158,7 +158,8 @@ impl MongoStore {
             Some(_) => None,
         };
         let concern = match released {
-            // A majority acknowledges the successor's acquisition only together with this release.
+            // A majority that acknowledges the successor's acquisition also has this earlier
+            // release.
             Some(_) => connection::by_primary(),
             None => deployment.write_concern(),
         };

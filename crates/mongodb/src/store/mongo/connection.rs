@@ -56,7 +56,7 @@ pub(super) struct Deployment {
     uri_files: FileReader,
     tls_files: FileReader,
     pub(super) servers: Arc<Servers>,
-    /// Number of clients created so far. A change notifies subscribers of a new client.
+    /// Number of clients created so far. Each new client notifies the subscribers.
     pub(super) clients: watch::Sender<u64>,
     logins: Mutex<Logins>,
     examinations: Mutex<Examinations>,
@@ -67,7 +67,7 @@ pub(super) struct Deployment {
     /// True while a change stream would cost the servers more than hints.
     pub(super) busy: watch::Sender<bool>,
     pub(super) timings: watch::Sender<Timings>,
-    /// Time of the first call that failed after the last answer of a server.
+    /// Time of the first failed call since a server last answered.
     unanswered_since: Mutex<Option<BootTime>>,
 }
 

@@ -52,8 +52,8 @@ impl FailoverSettings {
     }
 
     /// Returns how long members wait without a primary before they call an election, excluding the
-    /// random offset. Members with a longer heartbeat interval notice the loss only after that
-    /// interval.
+    /// random offset. If the heartbeat interval is longer than the election timeout, members notice
+    /// the loss only after the heartbeat interval.
     pub fn noticed_after(&self) -> Duration {
         self.election_timeout.max(self.heartbeat_interval)
     }

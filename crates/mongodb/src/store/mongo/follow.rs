@@ -35,7 +35,7 @@ pub(super) enum StreamEvent {
     Change(Box<ChangeStreamEvent<Document>>),
     Alive,
     HintsOpened,
-    /// Hints arrived. The newest announced release, if any.
+    /// Hints arrived. Contains the newest announced release, if any.
     Hint(Option<Released>),
     /// The stream or cursor is closed, or could not be opened.
     Lost,

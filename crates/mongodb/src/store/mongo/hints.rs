@@ -64,7 +64,7 @@ struct HintsState {
     /// The claim whose release was announced last.
     announced: Option<Claim>,
     interval: Option<Duration>,
-    /// True if the candidate's claim declares the interval.
+    /// True if the candidate's claim declares the renewal interval.
     declared: bool,
 }
 

@@ -243,7 +243,7 @@ impl Home {
             Some((home, found)) => ("replica set", format!(" (id {found} instead of {home})")),
             None => ("deployment", String::new()),
         };
-        // The remedy comes before the ids, because a narrow table cuts the line.
+        // The remedy comes before the ids, because a narrow table cuts off the end of the line.
         let restart = restart.map(|restart| format!(": {restart}"));
         let public = format!("another {what} answers{}{ids}", restart.unwrap_or_default());
         Failure {

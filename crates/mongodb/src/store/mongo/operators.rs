@@ -44,9 +44,9 @@ pub const LISTED_MAX: usize = 10_000;
 pub enum Scope {
     /// Leases, and documents that are neither leases nor locks.
     Leases,
-    /// Locks. Lists include the time by the server's clock.
+    /// Locks. Lists include the server's current time.
     Locks,
-    /// All documents. Lists include the time by the server's clock.
+    /// All documents. Lists include the server's current time.
     All,
     /// One document.
     One(ResourceName),

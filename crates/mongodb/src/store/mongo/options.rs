@@ -52,7 +52,9 @@ pub struct StoreOptions {
     /// The timings of the election or lock, and of calls to MongoDB.
     pub timings: Timings,
     /// Interval at which the driver checks each server, to detect a frozen primary. 10 s by
-    /// default; at most `renew_interval` for a lock. Elections are noticed immediately.
+    /// default. For a lock with a `renew_interval` of 1 s or more, the interval is at most
+    /// `renew_interval`, and an election may be noticed only at a check. Otherwise, elections are
+    /// noticed immediately.
     pub heartbeat: Duration,
     /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,

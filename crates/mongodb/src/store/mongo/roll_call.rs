@@ -1,5 +1,6 @@
-//! Roll calls: an operator asks idle candidates, which write nothing, to add themselves to the
-//! lease document. The writes change no field that the election's decisions or filters depend on.
+//! Roll calls: an operator asks all candidates to add themselves to the lease document, because
+//! idle candidates write nothing. These writes change no field that the election's decisions or
+//! filters depend on.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;

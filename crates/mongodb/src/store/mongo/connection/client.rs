@@ -50,15 +50,15 @@ impl ConnectedClient {
     }
 }
 
-/// Time of the last login that a missing right caused, and the minimum interval until the next such
-/// login. The driver keeps the connections of a user that was dropped; calls on these connections
-/// fail as if a right were missing.
+/// Time of the last repeated login, and the minimum interval until the next. The client logs in
+/// again when a right seems to be missing. The driver keeps the connections of a user that was
+/// dropped; calls on these connections fail as if a right were missing.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Option<(BootTime, Duration)>);
 
 impl Logins {
-    /// True if a login is due: first immediately, then after `retry_interval`, then at intervals
-    /// that double. After a pause of two maximum intervals, the schedule starts over.
+    /// True if a login is due: first immediately, then after `retry_interval`, then at doubling
+    /// intervals. After a pause of two maximum intervals, the schedule starts over.
     pub(super) fn is_due(&mut self, now: BootTime, timings: Timings) -> bool {
         let first = timings.retry_interval().min(LOGIN_INTERVAL_MAX);
         let next = match self.0 {
@@ -374,7 +374,8 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary((set, None), kind);
             }
-            // The next call verifies the server; for a refused server, the next retry does.
+            // This report leads to a call, which verifies the server. A refused server is verified
+            // at the next retry.
             if !is_refused {
                 self.primary_changed();
             }

@@ -14,7 +14,7 @@ pub(in crate::store::mongo) enum Monitoring {
     /// Each server reports a change immediately, over a second connection.
     Reports,
     /// Each server is polled at an interval and after an error. Suits locks, because most holders
-    /// end within a second, and polling then needs only one connection per server.
+    /// finish within a second, and polling then needs only one connection per server.
     Checks,
 }
 

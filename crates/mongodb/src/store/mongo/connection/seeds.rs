@@ -196,7 +196,7 @@ impl Seeds {
         hello.ok()?.ok()
     }
 
-    /// Queries the servers that no monitor reports, and servers with ambiguous reports.
+    /// Queries servers that no monitor reports on, and servers with ambiguous reports.
     async fn ask_others(&self, home: &DeploymentId, primary: &str, deadline: BootTime) {
         let unknown = self.others(primary).filter(|(_, address)| {
             !self.is_monitored(address, home) || self.is_unclear(address, home, primary)
@@ -214,7 +214,8 @@ impl HelloIdentity {
         }
     }
 
-    /// Compares a reply with the home. The driver ignores servers outside the set `asked`.
+    /// Compares a reply with the home. The driver ignores servers outside the requested set
+    /// (`asked`).
     fn relation(&self, home: &DeploymentId, primary: &str, asked: Option<&str>) -> Relation {
         let mine = &self.deployment;
         let is_used = asked.is_none() || mine.set.as_deref() == asked;
@@ -245,8 +246,8 @@ impl HelloIdentity {
 }
 
 impl Deployment {
-    /// A new client keeps the replies to earlier clients, because a server of another deployment
-    /// may reply too late to the new client.
+    /// A new client keeps the replies to earlier clients, because another deployment's server may
+    /// answer the new client too late.
     pub(super) fn seeds_of(&self, options: &ClientOptions) -> Arc<Seeds> {
         let mut seeds = lock(&self.seeds);
         seeds.take_if(|seeds| !seeds.is_of(options));

@@ -32,8 +32,8 @@ pub(super) fn grant(me: Option<Writer>, may_have_slots: bool, now: DateTime) -> 
     let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
     let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
     let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    // Uses the server's clock, like the end in the history, so that operators can subtract the
-    // times. Until the grant, `acquired_at` is the time of the join.
+    // Uses the server's clock, like `ended_at` in the history, so that operators can subtract the
+    // two times. Until the grant, `acquired_at` is the time of the join.
     let granted = doc! {
         "token": token.clone(), "granted_revision": "$$entry.revision", "acquired_at": "$$NOW",
     };

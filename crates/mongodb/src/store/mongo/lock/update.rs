@@ -208,8 +208,8 @@ fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
 }
 
 /// The stage that removes each entry where `goes` is true, and adds the removed holders to the
-/// history. The fields of `result` replace the result in the entry. The stages after it grant the
-/// lock.
+/// history. The fields of `result`, if any, override the result in the entry. Later stages grant
+/// the lock.
 fn removal(goes: &Bson, ending: Ending, seen: Token, result: Document) -> Document {
     let without = |list: Bson| {
         doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }

@@ -37,7 +37,8 @@ impl StreamHandler for ClaimFollower {
 
     fn since(&self) -> Option<Timestamp> {
         let mut joined = lock(&self.store.shared.joined);
-        // Only the first stream starts at the join. A later stream would repeat old events.
+        // Only the first stream starts at the join, because a later stream that started there would
+        // repeat old events.
         let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
         Some(since)
     }

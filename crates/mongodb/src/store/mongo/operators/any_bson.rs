@@ -10,7 +10,7 @@ use super::super::document::{create, uuid};
 use super::records::{CollectionEntry, Content, projection};
 use leasehold_core::election::{Revision, Token};
 
-/// Random fields, or a lease with one random field, at the top or in a part.
+/// Random fields, or a lease with one random field, at the top level or in one of `parts`.
 fn stored() -> impl Strategy<Value = Document> {
     let parts = ["holder", "request", "roll_call", "history", "actions"];
     let field = prop::sample::select(vec![

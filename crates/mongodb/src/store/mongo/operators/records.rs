@@ -171,8 +171,8 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
-    /// True if the document contains only its token, as after pruning. A holder would have left an
-    /// entry in the history. A new document has no token yet, and does not count as pruned.
+    /// True if the document contains only its token, as after pruning. An unpruned lock that has
+    /// had a holder has a history. A new document has no token yet, and does not count as pruned.
     pub fn is_pruned(&self) -> bool {
         let lock = &self.lock;
         let is_unused =

@@ -24,8 +24,8 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Held leases without events for this long are read again, because the member behind the stream
-/// may be stale.
+/// Held leases that have had no events for this long are read again, because the member behind the
+/// stream may be stale.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 const DOUBTED_MAX: usize = 1_000;
 
