@@ -278,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_right_is_not_taken_for_a_policy() {
-        // More access reviews than [`ATTEMPTS`] find that the right is missing.
+        // More than `ATTEMPTS` access reviews find that the right is missing.
         let late = &[false, false, false, false, false, false, true];
         assert_eq!(answered(late, &[200]).await, Some(false));
         assert_eq!(answered(late, &[403]).await, Some(true));

@@ -130,7 +130,7 @@ impl Kubernetes {
         }
     }
 
-    /// Waits at most `label_wait` until the pod's label no longer says leader.
+    /// Waits until the pod's label no longer says leader, but at most `label_wait`.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         let label_wait = self.label_wait;
@@ -141,7 +141,8 @@ impl Kubernetes {
         }
     }
 
-    /// Waits at most `label_wait` until the label no longer says leader and all Events are sent.
+    /// Waits until the label no longer says leader and all Events are sent, but at most
+    /// `label_wait`.
     pub async fn last_words(&self) {
         let reported = async {
             if let Some(events) = &self.events {

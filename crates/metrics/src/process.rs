@@ -6,8 +6,8 @@ use prometheus::proto::{Counter, MetricFamily};
 
 use leasehold_clock::cpu_time;
 
-/// A [`ProcessCollector`] with exact CPU time. The original rounds CPU time down to whole seconds,
-/// but a daemon uses only about 1 s in ten minutes.
+/// A [`ProcessCollector`] with exact CPU time. The original collector rounds CPU time down to whole
+/// seconds, but a daemon uses only about 1 s in ten minutes.
 pub(super) struct ProcessMetrics(ProcessCollector);
 
 impl ProcessMetrics {

@@ -32,9 +32,9 @@ pub(crate) trait Machine: Send + 'static {
     /// The document that an applied store call returns.
     type Found: Send + 'static;
 
-    /// Input for a timer that fired.
+    /// Input when a timer fires.
     const TICK: Self::Input;
-    /// Input after every handle to the state machine was dropped.
+    /// Input once every handle to the state machine has been dropped.
     const ABANDONED: Self::Input;
 
     fn call(effect: &Self::Effect) -> Option<CallId>;
@@ -241,7 +241,7 @@ impl<M: Machine, W: Send + 'static> EventLoop<M, W> {
 pub(crate) struct LoopHandle<M: Machine, R> {
     pub(crate) status: watch::Receiver<M::Status>,
     pub(crate) inputs: mpsc::Sender<M::Input>,
-    /// `None` once [`Self::wait`] has returned.
+    /// `None` once `wait` has returned.
     pub(crate) task: Option<JoinHandle<io::Result<R>>>,
     result: Option<R>,
 }

@@ -10,10 +10,10 @@
 //! ([`fenced`]).
 //!
 //! Errors, reasons, options, events and retry policies are `#[non_exhaustive]`. Other types gain a
-//! variant or field only in an incompatible version, because their users must handle or build every
-//! value. For example, programs handle each [`locker::LockDecision`], and each input, effect and
-//! status of a state machine. The commands of leasehold print every value of the types in
-//! [`store::mongo::operators`] and [`store::mongo::probe`].
+//! variant or field only in an incompatible version, because programs must handle or build every
+//! value of these types. For example, programs handle each [`locker::LockDecision`], and each
+//! input, effect and status of a state machine. The commands of leasehold print every value of the
+//! types in [`store::mongo::operators`] and [`store::mongo::probe`].
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, ResourceName};

@@ -136,8 +136,8 @@ impl Lock {
         self.within(patience, true).await
     }
 
-    /// Waits until all contenders of this lock and of its clones have ended. By then, each dropped
-    /// guard or acquisition has removed its entry, or the entry will expire.
+    /// Waits until all contenders of this lock and of its clones have ended. By then, the entry of
+    /// each dropped guard or acquisition has been removed, or will expire by itself.
     pub async fn idle(&self) {
         self.contenders.closed().await;
     }

@@ -267,7 +267,7 @@ impl LeaseInner {
     }
 
     /// While the deployment is busy and lacks the collection of hints, reopens the source, because
-    /// this includes an attempt to create the collection.
+    /// reopening includes an attempt to create the collection.
     async fn create_hints_when_busy(&self) {
         let mut busy = self.deployment.busy.subscribe();
         while busy.wait_for(|busy| *busy).await.is_ok() {

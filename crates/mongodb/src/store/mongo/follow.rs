@@ -62,7 +62,7 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
         await_max(timings)
     }
     fn interpret(&self, event: StreamEvent) -> Self::Hint;
-    /// Chooses the source. Opens the cursor of hints, if chosen.
+    /// Chooses the source. If the source is hints, opens their cursor.
     fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
         async { Source::Stream }
     }

@@ -1,6 +1,6 @@
 //! Checks that all servers in the connection string belong to one deployment. Otherwise two
 //! candidates could lead, each on the deployment that answered first. The client's monitors report
-//! the members of its set. Other servers are queried directly, once per `lease_duration`.
+//! on the members of its set. Other servers are queried directly, once per `lease_duration`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ pub(super) struct Seeds {
     named: Vec<(ServerAddress, String)>,
     options: ClientOptions,
     tls_files: FileReader,
-    /// True if the client's monitors report the members of its set.
+    /// True if the client's monitors report on the members of its set.
     monitored: bool,
     /// The last reply of each server; `None` if an attempt failed before the first reply.
     seen: watch::Sender<BTreeMap<String, Option<HelloIdentity>>>,

@@ -30,8 +30,8 @@ pub struct CollectionEntry {
     pub name: String,
     /// The content.
     pub content: Content,
-    /// The kind that the document states, `lease` or `lock`; `None` for any other kind. Foreign
-    /// content of one of these kinds is damaged, or has a newer schema.
+    /// The kind that the document states, `lease` or `lock`; `None` for any other kind. A foreign
+    /// document of one of these kinds is damaged, or has a newer schema.
     pub kind: Option<&'static str>,
 }
 

@@ -10,7 +10,7 @@ use crate::store::Failure;
 use crate::store::mongo::follow;
 use leasehold_core::election::BootTime;
 
-/// Maximum number of samples. More samples would not change the percentiles that a human reads.
+/// Maximum number of samples. More samples would hardly change the percentiles.
 const SAMPLES_MAX: usize = 100;
 /// Time after which a measurement starts no more calls.
 pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
