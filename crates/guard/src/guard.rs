@@ -12,9 +12,9 @@
 //! Ctrl-C and, as an orphaned process group, would not stop on Ctrl-Z. The guard's own process
 //! group never gets the foreground, so no key of the terminal reaches the guard.
 //!
-//! **Signals.** A service manager that signals every process of a unit must not separate the guard
-//! from CMD. Signals that end or stop a process therefore have a handler that does nothing, unless
-//! they were ignored at the start. CMD does not inherit handlers.
+//! **Signals.** If a service manager signals every process of a unit, the guard must not exit
+//! before CMD. Signals that end or stop a process therefore have a handler that does nothing,
+//! unless they were ignored at the start. CMD does not inherit handlers.
 
 mod ready;
 mod starting;
@@ -98,7 +98,7 @@ pub(super) struct Guard {
     desired: DesiredState,
     stop_signal: i32,
     stop_grace: Duration,
-    /// The stop that a signal to an attached guard's container requested.
+    /// The stop requested by a signal to the container of an attached guard.
     own_stop: Option<Stop>,
     relays: u32,
     report: GuardReport,
@@ -263,8 +263,8 @@ impl Guard {
         }
     }
 
-    /// Applies a desired state that the daemon sent. A stop that a signal to the container
-    /// requested stays in force.
+    /// Applies a desired state that the daemon sent. A stop requested by a signal to the container
+    /// stays in force.
     fn order(&mut self, desired: DesiredState) {
         self.desired = desired;
         let desired = self.own_stop.map_or(desired, |stop| desired.stopped(stop));
@@ -473,8 +473,8 @@ impl Guard {
         self.ready.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !reported);
-        // Replaces a socket whose other end is closed, because poll would always report it as
-        // ready.
+        // Takes the place of an absent or closed socket, because poll would always report a closed
+        // socket as ready.
         let idle = || PollFd::new(&self.ready.alarm, PollFlags::empty());
         let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
         let signals = self.ready.signals.as_ref();

@@ -14,7 +14,7 @@ pub(super) struct GuardProcess {
     /// Becomes readable when the guard has exited. If the guard is process 1 of a PID namespace,
     /// all other processes of the namespace have exited by then.
     pidfd: OwnedFd,
-    /// The process id of a child, which this process reaps.
+    /// The process id of the guard, if it is a child. This process then reaps the guard.
     child: Option<WaitedFor>,
 }
 

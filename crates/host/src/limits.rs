@@ -4,8 +4,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{CommandError, exit};
 
-/// Minimum number of open files (`ulimit -n`). A daemon of a replica set with three members needs
-/// about 40.
+/// Minimum number of open files (`ulimit -n`). A daemon that uses a replica set with three members
+/// needs about 40.
 const OPEN_FILES_MIN: u64 = 64;
 
 /// Rejects a low limit on open files at the start, because later errors would be misleading.

@@ -59,7 +59,7 @@ fn found(program: &OsStr, path: Option<&OsStr>) -> Result<(), NotExecutable> {
             Ok(()) | Err(_) => match interpreter::missing(&candidate) {
                 // Here exec fails with ENOENT, and the search continues in the next directory.
                 Some(missing) => lacking = Some(missing),
-                // Only exec itself can decide.
+                // Only exec itself can detect other errors.
                 None => return Ok(()),
             },
         }

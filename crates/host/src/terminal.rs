@@ -13,7 +13,8 @@ const COLUMNS: usize = 80;
 /// Returns true if this process's job is in the background, so that reading this terminal or
 /// changing its settings would stop the process.
 pub fn in_background(terminal: impl AsFd) -> bool {
-    // `tcgetpgrp` fails if this terminal does not control, and thus never stops, this process.
+    // `tcgetpgrp` fails if this is not the process's controlling terminal. Other terminals never
+    // stop the process.
     tcgetpgrp(terminal).is_ok_and(|foreground| foreground.as_raw_nonzero().get() != own_group())
 }
 

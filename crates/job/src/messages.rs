@@ -39,7 +39,7 @@ impl NewestError {
 }
 
 impl JobMessages {
-    /// `quiet` suppresses messages that others hold the lock or have done the work.
+    /// If `quiet` is true, nothing is printed when others hold the lock or have done the work.
     pub(super) fn new(
         lock: &ResourceName,
         format: LineFormat,

@@ -33,7 +33,7 @@ const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 const SILENCE_MAX_LEASES: u32 = 10;
 /// Minimum wait for a new attempt if the lock was lost before the work began.
 const LEFT_MIN: Duration = Duration::from_millis(1);
-/// Maximum number of holders named in a line, because a name may have 253 bytes.
+/// Maximum number of holders named in a line, because a name may be 253 bytes long.
 const HOLDERS_NAMED_MAX: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -198,8 +198,8 @@ impl<'a> LockAttempt<'a> {
         if failed && !locker.status().borrow().store_reached {
             self.reported.given_up.store(true, Ordering::Relaxed);
         }
-        // Each client examines the primary before its first write. Without an answer, no join has
-        // been sent, so there is no entry to remove.
+        // Each client examines the primary before its first write. If the primary has not answered,
+        // no join has been sent, so there is no entry to remove.
         let store = locker.store_info();
         let is_unsent = || store.borrow().is_none();
         if is_unsent() {

@@ -18,7 +18,7 @@ const ELECTION_OFFSET_PERCENT: u32 = 15;
 /// Time from the discovery of the new primary to an acknowledged renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 
-/// Durations as configured, before the check.
+/// Durations as configured, before validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimingSettings {
@@ -170,8 +170,8 @@ getters! {
     lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
-/// Returns how long a replica set accepts no writes after its primary was killed. After a freeze,
-/// the next primary also needs time to catch up.
+/// Returns how long a replica set accepts no writes after its primary was killed. If the primary
+/// froze instead, the next primary also needs time to catch up.
 pub fn election_gap(election_timeout: Duration) -> Duration {
     election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
 }

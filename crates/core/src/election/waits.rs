@@ -27,7 +27,7 @@ pub(super) struct Waits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Cooldown {
     until: BootTime,
-    /// The cooldown ends early when another process holds the lease with a higher token.
+    /// The cooldown ends early when another process holds the lease with a token above this token.
     token: Token,
     /// Session of this process. Its own ended claims do not count as successors, even if they are
     /// seen late.
@@ -47,7 +47,8 @@ impl Waits {
         cooldown.max(self.quarantine)
     }
 
-    /// Returns true if this candidate could not lead soon, so it must not become the standby.
+    /// Returns true if this candidate must not become the standby, because it will not be able to
+    /// lead soon.
     pub(super) fn bar_standby(&self, now: BootTime) -> bool {
         let cools_down = self.cooldown.is_some_and(|cooldown| cooldown.until > now);
         self.unhealthy || self.quarantine.is_some() || cools_down

@@ -6,8 +6,8 @@ use crate::election::{BootTime, CallId, Claim, Revision};
 /// without answers. Forgetting a revision may cost the contender its position, but never adds a
 /// second entry.
 const MINE_MAX: usize = 128;
-/// Number of oldest revisions to keep. A store that recovers applies the first pending join, whose
-/// revision must not be forgotten.
+/// Number of oldest revisions to keep. After an outage, the store applies the oldest pending join,
+/// so the revision of this join must not be forgotten.
 const OLDEST_KEPT: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct ClaimWrites {
     /// Number of calls sent before the claim was first seen. Only replies to later calls can prove
     /// that the claim is gone.
     present: Option<u64>,
-    /// True if a revision that may be stored was forgotten.
+    /// True if this contender has forgotten a revision that may be stored.
     pub(super) forgotten: bool,
     pub(super) declared: bool,
 }
@@ -124,7 +124,7 @@ impl ClaimWrites {
 
 #[cfg(proof)]
 impl ClaimWrites {
-    /// Writes the state to `form`, except writes whose revision cannot be stored again.
+    /// Adds the state to `form`, but omits store writes whose revision cannot be stored again.
     pub(super) fn compare(&self, form: &mut impl super::Form) {
         let Self {
             claim,

@@ -53,8 +53,8 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
     sent + planted!(GrantWithoutRatio, lease, deadline) / GRANT_SHARE
 }
 
-/// Returns the minimum remaining authority of a grant that is not yet confirmed. With more authority
-/// left, the work may begin; with less, the work waits for the confirmation.
+/// Returns how much authority an unconfirmed grant must have left for the work to begin. With less
+/// authority left, the work waits for the confirmation.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
     (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }

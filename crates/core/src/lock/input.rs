@@ -101,7 +101,7 @@ pub struct Options {
     pub watch_first: bool,
     /// Highest token of this lock that earlier contenders have seen.
     pub token_remembered: Token,
-    /// Observations of earlier contenders in this boot, to evict expired entries sooner.
+    /// Observations that earlier contenders made in this boot, to evict expired entries sooner.
     pub observations: Observations,
 }
 
@@ -111,7 +111,8 @@ impl Options {
         self.mode.slots() == 0 || slot.is_some()
     }
 
-    /// Returns true if a grant suffices to begin the work: no minimum hold, and no `once_per`.
+    /// Returns true if the work may begin on a grant alone, which requires that neither a minimum
+    /// hold nor `once_per` is set.
     pub(super) fn may_hold_by(&self, grant: &Grant) -> bool {
         let shown = self.once_per.is_none() || planted!(GrantWithoutSuccesses);
         shown && self.min_hold == MinHold::NONE && self.is_served_by(grant.slot)

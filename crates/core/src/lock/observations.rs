@@ -101,8 +101,8 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // After the work, the new end depends on the store's clock, so the end that was
-                    // computed first stays.
+                    // Once the work is done, a newly computed end would depend on the store's
+                    // clock, so the first computed end stays.
                     observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -155,8 +155,8 @@ impl Observation {
         }
     }
 
-    /// If both observed the same version, keeps the earlier start; otherwise keeps the later
-    /// version.
+    /// If both observed the same version, keeps the earlier start; otherwise keeps the version that
+    /// was seen later.
     fn merge(&mut self, other: &Self) {
         if !self.continues(other) {
             if other.since > self.since {

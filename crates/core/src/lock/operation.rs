@@ -23,7 +23,7 @@ pub struct NewEntry {
     pub lease_duration: Declared,
 }
 
-/// Sender of a write that may grant it the lock. This grant counts as confirmed.
+/// Sender of a write that may grant the lock to this sender. The grant then counts as confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Writer {
@@ -60,7 +60,7 @@ named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LockOperation {
-    /// Insert an empty document with this token, if there is none.
+    /// Insert an empty document with this token, unless the lock already has a document.
     Create {
         /// Highest token seen.
         seen: Token,
@@ -85,7 +85,7 @@ pub enum LockOperation {
         /// Highest token seen while this claim did not hold the lock. An unconfirmed grant whose
         /// token is not higher gets a new token.
         seen: Token,
-        /// Minimum hold, or its rest; `None` leaves the entry's value unchanged.
+        /// Minimum hold, or the remaining part of it; `None` leaves the entry's value unchanged.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Option<Duration>,
     },
@@ -97,7 +97,7 @@ pub enum LockOperation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Rest of the minimum hold.
+        /// Remaining minimum hold.
         #[cfg_attr(feature = "serde", serde(rename = "at_least"))]
         min_hold: Duration,
         /// Key of the work, to record its success.
@@ -117,8 +117,8 @@ pub enum LockOperation {
         slots: u32,
     },
     /// Remove every entry that still matches, and grant free capacity to waiters. Without
-    /// `entries`, the write only grants: to a waiting sender, or to any waiter if the sender has no
-    /// entry.
+    /// `entries`, the write only grants: to the sender if it waits, or to any waiter if the sender
+    /// has no entry.
     Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<EntryVersion>,

@@ -8,8 +8,8 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // The timing rule has a constant half second, so the scaled renew deadline and loss grace may
-    // be too long, and are then shortened.
+    // The timing rule adds a constant half second. If the scaled renew deadline and loss grace are
+    // therefore too long, they are shortened.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let shortened = proportion(deadline, room, both);
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!(twenty.renew_deadline(), millis(15_000));
         assert_eq!(twenty.renew_interval(), millis(2_500));
         assert_eq!(twenty.operation_timeout(), millis(3_000));
-        // The rule has a constant half second, so 10 s allow a renew_deadline of 7.4 s. But 1.2 ×
-        // (1.2 s + 0.4 s) + 2 × 3 s is longer.
+        // The rule adds a constant half second, so a lease duration of 10 s permits a
+        // renew_deadline of only 7.4 s, but 1.2 × (1.2 s + 0.4 s) + 2 × 3 s is more than 7.4 s.
         let ten = of(millis(10_000));
         assert!(ten.renew_deadline() > millis(7_400));
         assert!(ten.operation_timeout() < millis(1_250));

@@ -51,7 +51,8 @@ pub enum End {
         /// Holders, then waiters; the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
-    /// The lock is in use with a different number of slots; 0 for exclusive and shared modes.
+    /// The lock is in use with a different number of slots. Exclusive and shared modes count as 0
+    /// slots.
     WrongSlots {
         /// Number of slots of the lock.
         has: u32,

@@ -1,4 +1,4 @@
-//! Candidates in a role: the states in which most tests start.
+//! Leaders, followers and contenders in the states in which most tests start.
 
 use super::harness::*;
 use crate::election::*;

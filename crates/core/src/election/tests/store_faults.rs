@@ -224,7 +224,7 @@ fn an_idle_stream_is_contact_enough() {
     assert_eq!(a.role(), Role::Unknown);
 }
 
-/// The old stream still answers at intervals that suit the old durations.
+/// The stream that is already open still answers at the longer intervals of the old durations.
 #[test]
 fn a_shorter_lease_duration_does_not_make_the_last_answer_old() {
     let (mut a, mut stored) = leader("a", at(0));
@@ -247,7 +247,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     let mut b = Node::start("b", at(0));
     b.serve_reads(at(0), &mut stored);
     assert_eq!(b.waiting(), ["create"]);
-    // While the insert is in flight, a creates the document and leads.
+    // While the insert is in flight, `a` creates the document and leads.
     let a = Node::served("a", at(0), &mut stored);
     assert!(a.leads(at(0)));
     b.input(at(1), Input::Watch(Watch::Opened));
@@ -363,8 +363,8 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
 #[test]
 fn i3_a_mix_of_two_documents_gives_no_used_token() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // b missed the claim with token 2. Its stream applies the claim's release to the older
-    // document.
+    // `b` missed the claim with token 2. The stream of `b` reports the release of this claim,
+    // applied to the older document.
     let before = stored.lease().clone();
     a.release(at(1), Input::StepDown, &mut stored);
     let mut c = Node::served("c", at(1), &mut stored);

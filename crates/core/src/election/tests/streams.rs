@@ -1,4 +1,4 @@
-//! Stale streams that still answer: the cursor's member is no longer the primary and lags, is
+//! Stale streams that still answer. The cursor's member is no longer the primary, and it lags, is
 //! locked for a backup, or is cut off from the set.
 
 use super::harness::*;

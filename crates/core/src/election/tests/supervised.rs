@@ -78,7 +78,8 @@ fn i6_nothing_is_released_before_it_is_gone() {
         assert_eq!(kinds(&a).last(), Some(&OrderKind::Stop));
         a.run(at(100), &mut stored);
         assert_eq!(a.count("release"), 0);
-        // Only the end of this token's workload counts, not a confirmation over HTTP.
+        // Neither a confirmation over HTTP nor the end of another token's workload permits the
+        // release.
         a.input(at(100), Input::WorkloadDone { token: token(1) });
         a.input(at(100), gone(7));
         a.run(at(101), &mut stored);
@@ -169,7 +170,8 @@ fn i1_no_leadership_begins_while_a_file_that_hangs_names_the_lost_one() {
     a.run(at(2), &mut stored);
     a.input(at(2), stuck(1));
     a.input(at(3), gone(1));
-    // The file that hangs still names the lost claim, and its readers trust it until 18 s.
+    // The write of the file hangs, so the file still names the lost claim, and its readers trust it
+    // until 18 s.
     a.run(at(18) - millis(1), &mut stored);
     assert_eq!(a.times_leader(), 1);
     a.run(at(30), &mut stored);
@@ -204,7 +206,7 @@ fn its_own_end_gives_the_lease_to_others_first() {
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::WorkloadExit);
     assert_eq!(stored.lease().holder, None);
-    // There is no other candidate, so a leads again.
+    // There is no other candidate, so `a` leads again.
     a.sends_nth(2, "acquire", at(2), &mut stored);
 }
 

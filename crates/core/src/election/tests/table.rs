@@ -223,7 +223,7 @@ fn table() -> String {
                 done.join(" ")
             );
         }
-        // One hour passes without an answer, which is longer than the deadlines of every state.
+        // One hour passes without an answer. The deadlines of all states are shorter.
         let mut node = node;
         node.tick(at(3600));
         let _ = writeln!(

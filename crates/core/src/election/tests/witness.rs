@@ -41,7 +41,7 @@ fn a_late_renewal_of_the_exited_leader_is_released_too() {
     exited.tick(at(3));
     assert_eq!(exited.waiting(), ["renew"]);
     witness.serve_up_to("release", at(1), &mut stored);
-    // The renewal is stored after the witness has read.
+    // The renewal is stored after the witness has read the document.
     exited.perform(&mut stored);
     witness.run(at(60), &mut stored);
     assert_eq!(stored.lease().holder, None);

@@ -20,7 +20,8 @@ pub(super) enum Consequence {
     /// Neither this reply nor an earlier reply showed the claim.
     Absent(Proof),
     Placed(CallId, WaitingPlace, Option<Grant>),
-    /// An acknowledged write acquired the lock. If its reply is `news`, evict expired entries.
+    /// An acknowledged write acquired the lock. If `news` is true, its reply is new, and expired
+    /// entries are evicted.
     Acquired {
         holding: Holding,
         news: bool,
@@ -215,7 +216,8 @@ fn written(
                 return Consequence::Unchanged;
             }
             if lacks_slot && !planted!(ConfirmedWithoutPause) {
-                // Confirmed but without a slot, after an edit or a grant by an older version.
+                // The entry is confirmed but has no slot, because the document was edited or an
+                // older version granted the lock.
                 exchange.pause_writes(turn);
             }
             let mut verdict = shown(exchange, call, lock, Proof::Newest, turn);

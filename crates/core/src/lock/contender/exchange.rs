@@ -286,7 +286,7 @@ impl Exchange {
 
 #[cfg(proof)]
 impl Exchange {
-    /// Writes the state to `form`, without the settings and without the session.
+    /// Adds the state to `form`, except the settings and the session.
     pub(super) fn compare(&self, now: BootTime, form: &mut impl super::Form) {
         let Self {
             options: _,
@@ -333,8 +333,8 @@ fn patience(timings: &Timings, position: usize) -> Patience {
 }
 
 impl Evictions {
-    /// Records a reply. Returns true if the reply answers the eviction in flight, and the evicted
-    /// entries.
+    /// Records a reply. Returns a flag, which is true if the reply answers the eviction in flight,
+    /// and the evicted entries.
     fn reply(
         &mut self,
         call: CallId,
@@ -384,7 +384,7 @@ impl Evictions {
 
     #[cfg(proof)]
     fn compare(&self, form: &mut impl super::Form) {
-        // Late replies to unanswered evictions cause only notices.
+        // Omits unanswered evictions, because late replies to them cause only notices.
         form.put(&self.in_flight);
     }
 }

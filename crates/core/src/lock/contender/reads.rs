@@ -125,7 +125,7 @@ impl ClaimStream {
         self.open && call.0 <= self.opened_after
     }
 
-    /// Records whether the reply to `call`, which includes all earlier events, showed a grant.
+    /// Records whether the reply to `call` showed a grant. A reply reflects all earlier events.
     pub(super) fn shown(&mut self, call: CallId, granted: bool) {
         self.granted_after = (self.granted_after).filter(|calls| !granted && call.0 <= *calls);
     }

@@ -56,8 +56,8 @@ fn a_holder_evicts_an_expired_holder_without_waiters() {
     assert_eq!(fixture.token(a), Some(1));
 }
 
-/// Returns a fixture in which `a` and an expired contender hold a slot each, and the index of `a`.
-/// `a` has sent its eviction.
+/// Returns a fixture and the index of `a`. Both `a` and an expired contender hold a slot, and `a`
+/// has sent an eviction of the expired contender.
 fn evicting() -> (Fixture, usize) {
     let (mut fixture, [a, _expired]) = Fixture::of(["a", "expired"], slots(2));
     while fixture.ones[a].pending.is_empty() {

@@ -101,7 +101,7 @@ impl Fixture {
         (fixture, one)
     }
 
-    /// Adds a contender. Its first call is not performed yet.
+    /// Adds a contender whose first call is not performed yet.
     pub(super) fn enter(&mut self, options: Options) -> usize {
         let identity = options.identity.clone();
         let contender = LockContender::new(options, self.now, &mut self.random);

@@ -112,7 +112,7 @@ fn a_token_lowered_before_a_confirmation_neither_grants_the_lock_nor_aborts() {
         ..fixture.document().clone()
     });
     fixture.pass(seconds(2));
-    // If a held the lock, the next contender would get a's token again.
+    // If `a` held the lock, the next contender would get the token of `a` again.
     assert_eq!(fixture.token(a), None);
     fixture.pass(seconds(60));
     assert_eq!(fixture.token(a), Some(2));
