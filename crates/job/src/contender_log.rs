@@ -140,7 +140,7 @@ impl LockSurfaces for ContenderLog {
             Some(failure) => {
                 let due = errors.failed_after(answered.elapsed, failure.kind, failure.code, now);
                 if let Some((failing_for, failures)) = due {
-                    // A contender without an entry gives up after a refusal.
+                    // A contender that has no entry yet gives up if MongoDB refuses its call.
                     let begins = ["try", "join", "create", "read"].contains(&operation);
                     let interval = shown(self.retry_interval);
                     let retry = match failure.retry {

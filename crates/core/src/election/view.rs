@@ -96,9 +96,9 @@ impl LeaseView {
         }
     }
 
-    /// Stores the document; returns true if its revision differs. If the revision, the claim and
-    /// the token are unchanged, `seen` keeps its value. All three are compared, because a revision
-    /// may repeat on a forked VM or in an edited document.
+    /// Stores the document; returns true if the revision has changed. If the revision, the claim
+    /// and the token are unchanged, `seen` keeps its value. All three are compared, because a
+    /// revision may repeat on a forked VM or in an edited document.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) -> bool {
         let revision_before = self.revision();
         match &found {

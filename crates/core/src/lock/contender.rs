@@ -102,7 +102,8 @@ impl LockContender {
         Some(authority).filter(|a| a.valid_until > now)
     }
 
-    /// Returns the current status. Use [`LockStatus::at`] before showing it at a later time.
+    /// Returns the current status. Call [`LockStatus::at`] before showing the status at a later
+    /// time.
     pub fn status(&self) -> LockStatus {
         let holding = self.state.holding();
         LockStatus {

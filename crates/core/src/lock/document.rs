@@ -9,7 +9,7 @@ use crate::election::{
 };
 use crate::named::named;
 
-/// Maximum number of entries that hold the lock or were granted it (about 60 kB).
+/// Maximum number of entries that hold the lock or were granted it. They take about 60 kB in total.
 pub const HOLDERS_MAX: usize = 256;
 /// Maximum number of waiting entries. A join to a full queue is rejected.
 pub const QUEUE_MAX: usize = 512;

@@ -363,8 +363,8 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
 #[test]
 fn i3_a_mix_of_two_documents_gives_no_used_token() {
     let (mut a, mut b, mut stored) = leader_and_follower();
-    // `b` missed the claim with token 2. The stream of `b` reports the release of this claim,
-    // applied to the older document.
+    // `b` missed the claim with token 2. The stream of `b` reports an older document to which the
+    // release of this claim was applied.
     let before = stored.lease().clone();
     a.release(at(1), Input::StepDown, &mut stored);
     let mut c = Node::served("c", at(1), &mut stored);

@@ -208,8 +208,8 @@ impl Exchange {
         None
     }
 
-    /// Lets a holder evict. If acquisitions are frequent, no waiter waits long enough to see an
-    /// entry expire.
+    /// Lets a holder evict expired entries. If acquisitions are frequent, no waiter waits long
+    /// enough to see an entry expire.
     pub(super) fn evict_as_holder(&mut self, turn: &mut LockTurn<'_>) {
         let patience = patience(&self.options.timings, 0);
         let expired = self.view.observations.expired(patience, turn.now);

@@ -90,7 +90,7 @@ impl ReadInFlight<()> {
 pub(super) struct ClaimStream {
     pub(super) requested: bool,
     pub(super) open: bool,
-    /// Number of calls sent before the stream was opened. Replies to these calls may miss a change.
+    /// Number of calls sent before the stream was opened. Replies to these calls may miss changes.
     opened_after: u64,
     /// Number of calls sent before the stream reported a grant of the claim; `None` without a
     /// report.

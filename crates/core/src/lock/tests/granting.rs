@@ -12,7 +12,8 @@ use crate::lock::{
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
 const PROVISIONAL: Duration = Duration::from_millis(2_250);
 
-/// Returns the holder `a` and the waiter `b`. The test delivers their change events itself.
+/// Returns a fixture with the holder `a` and the waiter `b`. Each test delivers their change events
+/// itself.
 fn contended() -> (Fixture, [usize; 2]) {
     let mut fixture = Fixture::empty();
     fixture.streams = false;

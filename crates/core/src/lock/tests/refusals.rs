@@ -142,7 +142,7 @@ fn an_operator_breaks_expired_entries() {
     let Some(operation @ LockOperation::Evict { .. }) = observer.break_expired(fixture.now) else {
         panic!("the operator must see expired entries");
     };
-    // The holder has renewed since, so only the waiter is removed.
+    // The holder has renewed in the meantime, so only the waiter is removed.
     assert!(matches!(
         fixture.land(a, &operation),
         LockOutcome::Applied(_)
