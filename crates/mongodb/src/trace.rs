@@ -20,7 +20,7 @@ pub use leasehold_core::trace::{GuardOptions, Guarded, Kind};
 /// Number of state machines that this process has started.
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// A trace file, to which several processes can append.
+/// A trace file that several processes can append to.
 #[derive(Debug, Clone)]
 pub struct Trace {
     /// `None` after a write has failed.

@@ -171,7 +171,8 @@ impl ConnectionUri {
         }
         let rest = &uri[scheme.len()..];
         let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // An X.509 login may lack a user name, but the driver then requires authMechanism.
+        // An X.509 login may have an empty user name. The driver accepts this only with
+        // authMechanism, which this check leaves out.
         let servers = servers.strip_prefix('@').unwrap_or(servers);
         if ConnectionString::parse(format!("{scheme}{servers}")).is_err() {
             return Err(match has_wrong_port(servers) {
@@ -184,7 +185,7 @@ impl ConnectionUri {
             let notices = options.notices;
             Ok(Self { driver, notices })
         });
-        // An `@` in the options usually ends a password that contains a question mark.
+        // An `@` in the options usually means that the password contains a question mark.
         parsed.map_err(|problem| match query.contains('@') {
             true => UriProblem::Malformed,
             false => problem,
@@ -342,7 +343,7 @@ impl<'a> UriOptions<'a> {
             if causes.is_empty() {
                 causes.extend(names());
             }
-            // Other messages of the driver may quote the text.
+            // The driver's other messages may quote the connection string.
             let why = match *error.kind {
                 ErrorKind::InvalidArgument { message, .. } => Some(message),
                 _ => None,

@@ -20,8 +20,8 @@ use leasehold_cli::values::{Output, between};
 use leasehold_host::CommandError;
 use leasehold_mongodb::store::mongo::operators::MongoCollection;
 
-/// The key of a flag that is accepted, because scripts pass the flags of `lock` to these commands
-/// too. The flag is hidden, because these commands hold no lock.
+/// The key of a flag that these commands accept, because scripts also pass them the flags of
+/// `lock`. The flag is hidden, because these commands hold no lock.
 const IDENTITY: &str = "identity.name";
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 

@@ -55,7 +55,7 @@ const REMINDED_AFTER: Duration = Duration::from_secs(60);
 struct RequestArgs {
     name: ResourceName,
     action: OperatorAction,
-    /// If true, the candidate of a transfer is not checked.
+    /// If true, the target of a transfer is not checked.
     force: bool,
     /// The token that the operator expects; `None` accepts any.
     seen: Option<Token>,

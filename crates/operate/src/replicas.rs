@@ -121,7 +121,7 @@ fn name_or_address(text: &str) -> Result<String, String> {
 struct ReplicaStore {
     kind: String,
     set: Option<String>,
-    /// `None` if the daemon is of an earlier version.
+    /// `None` for a daemon of an earlier version.
     set_id: Option<String>,
     database: String,
     collection: String,
@@ -132,8 +132,8 @@ struct ReplicaStore {
 pub(crate) struct ReplicaStatus {
     pub(crate) lease: String,
     pub(crate) identity: String,
-    /// Id of the process, equal at all addresses of a replica; `None` if the daemon is of an
-    /// earlier version.
+    /// Id of the process, equal at all addresses of a replica; `None` for a daemon of an earlier
+    /// version.
     session: Option<String>,
     role: String,
     leader: bool,

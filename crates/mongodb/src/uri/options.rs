@@ -30,7 +30,7 @@ pub struct UriOption {
     pub aliases: &'static [&'static str],
 }
 
-/// The servers' maximum length of an application name, in bytes.
+/// Maximum length of an application name that servers accept, in bytes.
 pub(crate) const APP_NAME_MAX: usize = 128;
 pub(crate) const LOAD_BALANCED: &str = "changes of the primary are not visible behind a load \
      balancer: remove the option, and name the members or the mongos";
@@ -235,8 +235,7 @@ impl UriOption {
         (similarity >= SIMILARITY_MIN).then_some(known)
     }
 
-    /// True if the driver would trust other servers or log in as another user if the value were
-    /// missing.
+    /// True if a missing value would make the driver trust other servers or log in as another user.
     pub(super) fn requires_value(&self) -> bool {
         let harmless = ["appName", "localThresholdMS", "maxIdleTimeMS"];
         self.treatment == Applied && !harmless.contains(&self.name)

@@ -1,4 +1,5 @@
-//! Goal: before connecting, an error names each wrong option and its remedy, but no password.
+//! Goal: every wrong option is reported before the driver connects, with a remedy and without a
+//! password.
 
 use super::*;
 

@@ -20,11 +20,12 @@ const POOR_SOURCES: [&str; 4] = ["acpi_pm", "hpet", "jiffies", "refined-jiffies"
 /// Time between the first and the last readings of the server's clock. With round trips of 1 ms,
 /// the error is 0.07 %.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Number of readings at the start and at the end. The check uses the reading with the shortest
-/// round trip.
+/// Number of readings at the start, and again at the end. Each time, the check uses the reading
+/// with the shortest round trip.
 const READINGS: usize = 5;
 const SERVER_RESOLUTION: Duration = Duration::from_millis(1);
-/// Suspicious deviation of a clock rate. Working clocks deviate by less than 0.001.
+/// A clock rate that deviates by more than this is suspicious. Working clocks deviate by less than
+/// 0.001.
 const SUSPICIOUS: f64 = 0.01;
 
 pub(super) async fn checks(installation: &Installation, primary: Primary<'_>) -> Vec<Check> {

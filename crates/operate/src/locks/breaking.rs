@@ -147,7 +147,7 @@ async fn expired(
                 short(left)
             ));
         }
-        // A read just before an entry expires shows a late renewal.
+        // Reads the lock again at the latest when the next entry expires, to notice a late renewal.
         let next = observer.next_expiry().map_or(INTERVAL, |at| at.since(now));
         tokio::time::sleep(next.min(INTERVAL)).await;
         found = lock.read().await?.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tracks the time since each holder last renewed, on this command's own clock, and the dates in
-//! the documents.
+//! Measures the time since each holder last renewed, on this command's own clock. Also tracks the
+//! dates in the documents.
 //!
 //! A revision that the command finds at its start may be old. Until the revision changes, the only
 //! evidence is the date of the last renewal. This date is informational, because it comes from the
@@ -178,7 +178,8 @@ impl Observed {
                 BTreeMap::from([(name, removed)])
             }
             ViewEvent::Failed(_) | ViewEvent::Polling(_) => {
-                // Without a change stream, MongoDB may still answer reads.
+                // If only the change stream failed, MongoDB may still answer reads, so the outage
+                // begins now.
                 let from = match event {
                     ViewEvent::Failed(_) => answered,
                     _ => clock::boot_now(),

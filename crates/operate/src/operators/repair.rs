@@ -83,7 +83,8 @@ async fn written_by_another(
     lease: &LeaseRecord,
     at_least: Token,
 ) -> Option<CommandOutcome> {
-    // If the lease is free, a running candidate acquires it immediately.
+    // A free lease has no duration, but a running candidate would acquire it within the default
+    // duration.
     let lasts = lease.lease_duration();
     let lasts = lasts.unwrap_or(Timings::default().lease_duration());
     say(&format!(

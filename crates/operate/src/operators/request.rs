@@ -274,8 +274,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Refuses a transfer to an unknown or unhealthy candidate. Otherwise the lease would have no
-    /// leader until the reservation ends.
+    /// Refuses a transfer to an unknown or unhealthy candidate. Without this check, the lease could
+    /// have no leader until the reservation ends.
     async fn no_candidate(&self) -> Result<Option<CommandOutcome>, OperatorError> {
         let to = match &self.args.action.kind {
             ActionKind::Transfer { to, .. } if !self.args.force => to,
@@ -380,8 +380,8 @@ impl<'a> PendingRequest<'a> {
         }
     }
 
-    /// Waits for the effect of the request, at most until the timeout. Shortly before the timeout,
-    /// asks the candidates to report; asks immediately if the holder `is_silent`. After a resume,
+    /// Waits for the effect of the request, at most until the timeout. Asks the candidates to
+    /// report: immediately if `is_silent`, otherwise shortly before the timeout. After a resume,
     /// asks the holder immediately whether it still leads.
     async fn waited(
         &self,

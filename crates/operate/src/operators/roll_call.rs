@@ -37,12 +37,12 @@ const AGE_SHOWN_FROM: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Roll {
     Answered(Vec<Present>),
-    /// Answers of this age.
+    /// Earlier answers, and their age.
     Earlier(Vec<Present>, Duration),
     /// Contains the reason why the candidates were not asked.
     NotCalled(String),
-    /// The candidates were not asked: the lease has been free for this time, and a running
-    /// candidate would have acquired it.
+    /// The candidates were not asked. The lease has been free for this long, so apparently none is
+    /// running: a running candidate would have acquired it.
     Unclaimed(Duration),
 }
 
@@ -154,7 +154,7 @@ async fn candidates_with(
 }
 
 /// Collects the answers to a roll call. Fails if no answer was read and the last read failed,
-/// because the candidates may have answered, or may have been unable to write.
+/// because candidates may have answered unseen, or may have been unable to answer.
 async fn answers<R: Future<Output = Result<Option<CollectionEntry>, Failure>>>(
     mut read: impl FnMut() -> R,
     within: Duration,
@@ -345,8 +345,8 @@ impl RollCalls {
         (unled, known)
     }
 
-    /// Returns a note with the number of leases that were asked, if there are more leases than roll
-    /// calls.
+    /// Returns a note with the number of leases whose candidates were asked, if there are more
+    /// leases than permitted roll calls.
     pub(super) fn limited(&self, observed: &Observed) -> Option<String> {
         let (unled, _) = self.unled(observed);
         let mut unasked = unled.clone();

@@ -11,7 +11,7 @@ use leasehold_status::fixture;
 use leasehold_status::render::{ClockPair, Identification, StatusDocument};
 use proptest::prelude::*;
 
-/// Generates a status that the election can produce: only the role leader has authority.
+/// Generates a status that the election can produce: authority occurs only with the role leader.
 fn status() -> impl Strategy<Value = Status> {
     let instants = (0..200_u64, 0..200_u64, 0..200_u64);
     (

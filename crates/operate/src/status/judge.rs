@@ -15,7 +15,8 @@ pub enum FileVerdict {
     Leader,
     /// This candidate does not lead, or the deadline in its file has passed.
     NotLeader,
-    /// The status file is missing or unreadable, or belongs to another lease or boot.
+    /// The status file is missing or unreadable, or belongs to another lease, boot or time
+    /// namespace.
     CannotTell,
 }
 
@@ -62,8 +63,8 @@ impl Judgement {
         }
     }
 
-    /// Returns false if a leader's deadline has passed, if the file is from another boot, or if the
-    /// file is no longer rewritten.
+    /// Returns false if there is a reason not to trust the file, such as a passed deadline, an
+    /// overdue rewrite, or another boot.
     pub fn is_fresh(&self) -> bool {
         self.why.is_none()
     }

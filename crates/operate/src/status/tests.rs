@@ -351,7 +351,8 @@ fn a_file_without_a_writer_is_not_fresh() {
     ] {
         assert!(text.contains(row), "{text}");
     }
-    // A killed leader leads until its deadline, even if a rewrite of the file is overdue.
+    // A killed leader counts as the leader until its deadline, even if a rewrite of its file is
+    // overdue.
     let leader = StatusDocument {
         rewrite_due_boottime_ns: Some(1),
         ..document("leader", Some(6_000))

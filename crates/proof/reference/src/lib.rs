@@ -2,8 +2,8 @@
 //! changes them. The specification uses the types of `crates/core`, makes no decisions, and has no
 //! state.
 //!
-//! Only tests use the specification. The simulators, the models and the unit tests of the rules
-//! apply writes with it. Other tests send random writes to random documents and verify that the
+//! Only tests use the specification. The simulators, the models and the unit tests of the rules use
+//! it to apply writes. Other tests send random writes to random documents and verify that the
 //! specification, the shipped filters and updates, and a real MongoDB server agree. The trace
 //! checker also applies the specification to traces of real daemons.
 //!

@@ -372,7 +372,7 @@ fn renew(
     true
 }
 
-/// Replaces the key's previous success with a new success. `at` is a time of the store's clock.
+/// Replaces the key's previous success with a new success. `at` is a time on the store's clock.
 fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
     lock.successes.retain(|success| success.key != *key);
     lock.successes.push(Success {

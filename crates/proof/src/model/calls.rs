@@ -34,8 +34,8 @@ pub(crate) enum Place<R> {
     /// Time cannot pass before this call has reached the store.
     Sent,
     Delayed,
-    /// The primary has applied the write, but a majority does not have it yet, so the outcome is
-    /// not acknowledged.
+    /// The primary has applied the write, but a majority does not have it yet, so the write is not
+    /// acknowledged.
     Lagging(R),
     /// The store has answered. The answer may arrive late or never.
     Answered(R),

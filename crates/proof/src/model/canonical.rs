@@ -1,4 +1,4 @@
-//! Canonical form of a state: everything except the absolute time, the names of random ids, and
+//! Canonical form of a state: everything except the absolute time, the values of random ids, and
 //! counters.
 //!
 //! The state machines derive `Hash`, so their whole state passes through a `Hasher` as numbers.

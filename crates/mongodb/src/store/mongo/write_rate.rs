@@ -1,15 +1,16 @@
 //! Estimates how busy a deployment is, from the replies to the driver's heartbeats. The estimate
-//! only chooses between a change stream and hints.
+//! serves only to choose between a change stream and hints.
 
 use mongodb::bson::Document;
 
-/// Minimum mean increment on a busy deployment. The increment of a write's timestamp counts the
-/// writes since the last full second, so this mean corresponds to about 16 writes per second.
+/// Minimum mean increment on a busy deployment. The increment of a write's timestamp starts at 1 in
+/// each second and counts that second's writes, so a mean of 8 corresponds to about 16 writes per
+/// second.
 const BUSY_MIN: f64 = 8.0;
 /// Larger increments count as this value, so that a single burst of writes does not make a
 /// deployment busy.
 const SAMPLE_MAX: u32 = 32;
-/// Weight of the newest sample. Three members send 18 samples a minute.
+/// Weight of the newest sample. A set of three members yields 18 samples a minute.
 const WEIGHT: f64 = 1.0 / 8.0;
 
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ pub(super) fn token(text: &str) -> Result<Token, String> {
     Token::new(number).ok_or_else(|| "expected a token".to_owned())
 }
 
-/// Parses the page's `--by`. The limit leaves room for [`FROM_PAGE`].
+/// Parses the page's `--by`. The maximum length of the name leaves room for [`FROM_PAGE`].
 pub(super) fn page_author(text: &str) -> Result<Identity, String> {
     let author = identity(text)?;
     match Identity::new(format!("{author}{FROM_PAGE}")) {

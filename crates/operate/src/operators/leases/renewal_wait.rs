@@ -76,8 +76,8 @@ impl RenewalWait {
 
 pub(super) const ASKING: &str = "asking the candidates";
 
-/// Returns a text for the user about what the command waits for (renewals, or only candidates), and
-/// the time limit.
+/// Returns a text that tells the user what the command waits for (renewals, or only candidates),
+/// and the time limit.
 pub(super) fn waiting(renewals: Option<Duration>, asks: bool) -> Option<(&'static str, Duration)> {
     let renewals = renewals.map(|limit| ("waiting for renewals", limit));
     renewals.or_else(|| asks.then_some((ASKING, ANSWER_SOON)))

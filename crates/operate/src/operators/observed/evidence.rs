@@ -38,7 +38,7 @@ pub(crate) const SKEW_MIN: i64 = 1_000;
 /// If the last renewal is dated in the future, its date counts as evidence only for this long,
 /// which exceeds the default renewal interval. The time is shorter for a short lease duration.
 const MISDATED_AFTER: Duration = Duration::from_secs(4);
-/// A renewal during an outage that lasts at most this long counts as observed.
+/// A renewal during an outage counts as observed if the outage lasts at most this long.
 const BLIND_TOLERATED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +73,8 @@ pub(crate) struct Evidence {
     /// milliseconds. Negative if the date is in the future; `None` if the document has no date or
     /// cannot be read.
     pub(crate) last_write_ago: Option<i64>,
-    /// Time until the lease expires for a candidate that began to watch the holder when this
-    /// command started.
+    /// Time until the lease expires for a candidate that has watched the holder for as long as this
+    /// command.
     pub(crate) expires_in: Duration,
     pub(crate) silence: Silence,
 }
@@ -205,7 +205,7 @@ impl Silence {
     }
 
     /// Records an outage that began at `from`. `is_gone` is true if the holder seemed to be gone at
-    /// that time. A call with an earlier start replaces the values of previous calls.
+    /// that time. If `from` is earlier than in all previous calls, replaces their values.
     pub(super) fn hide(&mut self, from: BootTime, is_gone: bool) {
         if self.blind_since.is_none_or(|since| from < since) {
             (self.blind_since, self.was_gone) = (Some(from), is_gone);
@@ -221,7 +221,7 @@ impl Silence {
         self.blind_for(now) > BLIND_TOLERATED
     }
 
-    /// Returns the time since the last renewal that was seen.
+    /// Returns the time since a renewal was last seen, or since the watch began.
     pub(crate) fn lasts(self, now: BootTime) -> Duration {
         now.since(self.since)
     }

@@ -88,7 +88,7 @@ impl Evidence {
         }
     }
 
-    /// Returns a note if the last renewal is dated in the future.
+    /// Returns a note about a last renewal that is dated in the future.
     pub(crate) fn dated(&self) -> Option<String> {
         let ahead = short(self.dated_ahead()?);
         Some(format!("last renewal dated {ahead} in the future"))

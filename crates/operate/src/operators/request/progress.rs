@@ -18,15 +18,15 @@ pub(super) struct Progress {
     /// Time since the former holder's last renewal or since the request, whichever is shorter.
     silence: Silence,
     renewed_at: WallMillis,
-    /// The request's action, until an event contains this action. All earlier events are older than
-    /// the request.
+    /// The id of the request's action; `None` once an event has contained this action. All earlier
+    /// events are older than the request.
     awaited: Option<ActionId>,
     /// The newest action when the request was recorded: the request's own action, or, if an equal
     /// request was already pending, the newest action in `before`.
     latest: Option<[u8; 16]>,
     /// Instant at which the former holder was first seen to have released the lease.
     released: Option<BootTime>,
-    /// The candidate that the released lease was reserved for, if this was seen.
+    /// The candidate that the released lease was reserved for, if the reservation was seen.
     reserved_for: Option<Identity>,
     blind: bool,
     /// The command's own roll call, made after the request.

@@ -46,7 +46,7 @@ pub(super) struct Snapshot {
     /// The last roll call of each lease. A copy is needed, because each roll call is removed from
     /// the document at its end.
     roll_calls: BTreeMap<String, LastRollCall>,
-    /// The result of each roll call since the holder's last renewal.
+    /// The result of each lease's last roll call, kept until the holder renews.
     rolls: BTreeMap<String, (Revision, Roll)>,
     changes: BTreeMap<String, Change>,
     /// Document names by the number of their last change.
@@ -55,8 +55,8 @@ pub(super) struct Snapshot {
     contents: BTreeMap<Version, String>,
     newest: Version,
     removed: usize,
-    /// The newest deletion that `changes` no longer contains. A browser that began earlier may have
-    /// missed this deletion.
+    /// The newest deletion that `changes` no longer contains. A browser that connected before this
+    /// deletion may have missed it.
     forgotten: Version,
     listed: bool,
     pub(super) link: Link,

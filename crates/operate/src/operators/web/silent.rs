@@ -44,8 +44,9 @@ impl SilentLeases {
         }
     }
 
-    /// Asks the candidates of silent leases that were not asked recently. If the maximum number of
-    /// roll calls is already under way, further leases wait for a later call of this function.
+    /// Asks the candidates of each silent lease, unless they were asked recently. If the maximum
+    /// number of roll calls is already under way, further leases wait for a later call of this
+    /// function.
     pub(super) fn call(&mut self, board: &Snapshot) {
         let now = boot_now();
         if now < self.next_check {

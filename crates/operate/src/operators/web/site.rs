@@ -356,7 +356,7 @@ fn same_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = value("origin") else {
         return refused(StatusCode::FORBIDDEN, "the request has no Origin");
     };
-    // A proxy in front may terminate TLS.
+    // A proxy in front of this server may terminate TLS.
     let origin = origin
         .strip_prefix(b"http://")
         .or_else(|| origin.strip_prefix(b"https://"));

@@ -11,7 +11,7 @@ use crate::proof::model::merging;
 /// With this number of states, thousands of forms are reached more than once.
 const STATES: usize = 150_000;
 
-/// Returns the number of states whose form an earlier state had.
+/// Returns the number of states whose form equals an earlier state's form.
 fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize {
     let exploration = Exploration {
         bounds: Bounds {

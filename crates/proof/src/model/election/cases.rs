@@ -16,8 +16,8 @@ pub(crate) struct Case {
     pub(crate) states_min: usize,
 }
 
-/// The clock rates are at the limit of the permitted ratio: the first candidate's clock is the
-/// slowest, and the other candidate's clock is the fastest.
+/// The clock rates are at the limit of the permitted ratio: the first candidate's clock is as slow,
+/// and the other candidate's clock as fast, as the protocol permits.
 pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
 pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
 /// An exploration stops at this number of states. Every case completes with fewer states.

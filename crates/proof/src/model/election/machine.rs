@@ -55,8 +55,9 @@ impl Payload for Operation {
     }
 }
 
-/// The election takes remainders of a draw: modulo `JITTER` for the jitter in per mille, and modulo
-/// the factors of `SPREADS` for random delays, in nanoseconds, of at most 5, 10, 20 and 40 ms.
+/// The election derives two kinds of values from a draw: the jitter in per mille is the draw modulo
+/// `JITTER`, and each random delay in nanoseconds (at most 5, 10, 20 or 40 ms) is the draw modulo a
+/// factor of `SPREADS`.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
 /// `SPREADS * MIDDLE` modulo `JITTER` is the middle of the jitter's range.

@@ -41,7 +41,7 @@ pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
 /// Two contenders with ticks of half the usual length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
-/// Two contenders. The first has a minimum hold of twice the lease duration.
+/// Two contenders. The first contender has a minimum hold of twice the lease duration.
 pub(crate) fn keeping() -> [Seat; 2] {
     [TWO[0].keeping(LEAST_TIME), TWO[1]]
 }

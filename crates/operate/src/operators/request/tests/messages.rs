@@ -7,7 +7,7 @@ use leasehold_host::exit;
 #[test]
 fn a_request_under_way_says_no_more_than_was_seen() {
     let message = |progress: &Progress, seconds| {
-        // According to its clock, the holder wrote 1 s before the request.
+        // By the holder's clock, its last write was 1 s before the request.
         let wall = WallMillis(i64::try_from(1_002 + 1_000 * seconds).expect("small"));
         let waited = Duration::from_secs(30);
         let roll = Roll::Answered(Vec::new());

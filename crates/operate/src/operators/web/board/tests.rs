@@ -263,7 +263,7 @@ fn an_overdue_answer_counts_as_a_lost_connection() {
     board.apply(ViewEvent::Polling(failure.clone()), at(1));
     assert_eq!(state(&board, 6), (LinkState::Polling, None));
     assert_eq!(state(&board, 8), (LinkState::Lost, Some(7)));
-    // The read fails after 10 s, so the last answer is older than that.
+    // The read fails after 10 s without an answer, so the data is 10 s old.
     board.apply(ViewEvent::Failed(failure.clone()), at(1));
     assert_eq!(state(&board, 11), (LinkState::Lost, Some(10)));
     let link = board.link_at(Some(at(1)), WITHIN, at(11));
