@@ -1,6 +1,6 @@
 //! Operators' commands: list leases, send requests to leaders, repair a token, and serve a web page
-//! with these functions. A write is applied only if the lease has not changed since the operator's
-//! read.
+//! with these functions. A write is applied only if the state that it depends on, such as the
+//! token, has not changed since the operator's read.
 
 pub(crate) mod arguments;
 mod describe;

@@ -83,8 +83,8 @@ pub(super) fn describing(name: &ResourceName) -> String {
     hinted(&format!("describe {name}"))
 }
 
-/// Returns the flags of a connection, with `…` instead of each secret. A hint without these flags
-/// could act on another deployment.
+/// Returns the flags of a connection, with `…` instead of each secret. A suggested command without
+/// these flags could act on another deployment.
 fn given<S: Selection>(connection: &ConnectionArgs<S>) -> String {
     let sources = &connection.configuration.sources;
     let files = sources.files.iter();

@@ -105,7 +105,7 @@ fn message(lease: &LeaseRecord) -> String {
     )
 }
 
-/// Returns the answer if the lease cannot or need not be retired.
+/// Returns the outcome if the lease cannot or need not be retired.
 fn unwritten(name: &ResourceName, lease: &LeaseRecord) -> Option<CommandOutcome> {
     if lease.is_retired() {
         return Some(CommandOutcome::already("retired already; nothing written"));

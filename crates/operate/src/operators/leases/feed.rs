@@ -9,7 +9,7 @@ use leasehold_mongodb::store::mongo::operators::ViewEvent;
 
 pub(super) struct WatchFeed {
     trouble: Option<String>,
-    /// True if the change stream failed and has not been opened again.
+    /// True if the change stream failed and has not been reopened.
     polls: bool,
     throttle: ErrorThrottle,
 }

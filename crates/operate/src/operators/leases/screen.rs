@@ -7,7 +7,8 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-/// Maximum number of keys in the queue. While it is full, the thread that reads the keys waits.
+/// Maximum number of keys in the queue. While the queue is full, the thread that reads the keys
+/// waits.
 const KEYS_MAX: usize = 16;
 const PAGE: isize = 20;
 /// Selects the alternate screen, hides the cursor, and turns off line wrap.

@@ -346,7 +346,7 @@ fn from_the_page(headers: &HeaderMap, secret: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the request's page was loaded from this server.
+/// Checks that the page that sent the request was loaded from this server.
 fn same_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     const OTHER: &str = "the request comes from another site's page";
     let value = |name| headers.get(name).map(HeaderValue::as_bytes);
