@@ -125,7 +125,8 @@ pub fn run(mut args: CheckArgs) -> Result<ExitCode, CommandError> {
     examined?.map(ExitCode::from)
 }
 
-/// Prints the checks in a fixed order, starting with those that need no server.
+/// Runs the checks and prints their results in a fixed order, starting with the checks of this
+/// host.
 async fn examine(
     installation: &Installation,
     sources: &Sources,

@@ -21,7 +21,8 @@ use leasehold_mongodb::store::{Failure, StoreKind};
 /// The only action that the role may lack.
 const CHANGE_STREAM: &str = "changeStream";
 
-/// Results of the permission checks. `Err` is the reason to skip checks that need the permission.
+/// Results of the permission checks. `Err` is the reason to skip the checks that need this
+/// permission.
 struct Tried<'a> {
     installation: &'a Installation,
     primary: Primary<'a>,

@@ -1,5 +1,6 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each command writes one
-//! request to the lease, and waits for its effect.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. `leasehold step-down`,
+//! `transfer`, `pause`, `resume` and `cancel`: each command changes the lease with one write, and
+//! waits for the effect.
 
 mod decision;
 mod progress;

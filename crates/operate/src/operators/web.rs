@@ -58,7 +58,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, Comman
     info!("listening on http://{address}/{kind}");
     session.collection.restarts("leasehold web");
     let board = Arc::new(watch::Sender::new(Snapshot::default()));
-    // Only the page shows the candidates' answers.
+    // Without the page, the server does not ask candidates to report.
     let has_page = !matches!(offer, Offer::Metrics);
     let silent = has_page.then(|| SilentLeases::new(session));
     let view = session.collection.follow(Scope::All);

@@ -1,5 +1,6 @@
-//! Evidence on whether a holder is alive: the time since its last renewal on this command's own
-//! clock, and the date of its last renewal on the holder's wall clock. Evidence is informational.
+//! Evidence on whether a holder is alive: the time since its last renewal, measured on this
+//! command's own clock, and the date of this renewal, taken from the holder's wall clock. Evidence
+//! is informational.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -311,8 +311,8 @@ impl Progress {
         self.done(now, message, None)
     }
 
-    /// Returns the evidence on the holder at the time of the request, until that holder has
-    /// released the lease.
+    /// Returns the evidence on the candidate that held the lease when the request was sent, until
+    /// this candidate has released the lease.
     pub(super) fn evidence(&self, now: BootTime, wall: WallMillis) -> Option<Evidence> {
         let duration = self
             .before

@@ -199,8 +199,8 @@ fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N
     into.extend(possible.map(|(_, action)| action));
 }
 
-/// Returns true if every running candidate knows the stored token or a higher token, and every
-/// exited candidate recorded one in its status directory.
+/// Returns true if every running candidate, and the status directory of every exited candidate, has
+/// the stored token or a higher token.
 fn all_know(world: &World) -> bool {
     let Some(lease) = &world.store.committed else {
         return false;
