@@ -1,6 +1,5 @@
-//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. `leasehold step-down`,
-//! `transfer`, `pause`, `resume` and `cancel`: each command changes the lease with one write, and
-//! waits for the effect.
+//! `leasehold step-down`, `transfer`, `pause`, `resume` and `cancel`. Each command changes the
+//! lease with one write and, unless `--no-wait` is given, waits for the effect.
 
 mod decision;
 mod progress;

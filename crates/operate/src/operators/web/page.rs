@@ -33,8 +33,8 @@ pub(super) fn nonce() -> String {
     format!("{:032x}", KernelRandomness.bits())
 }
 
-/// Answers with a page whose Content-Security-Policy permits only styles and scripts with the
-/// answer's nonce.
+/// Answers with a page whose Content-Security-Policy permits styles and scripts only if they have
+/// the answer's nonce.
 fn answer(code: StatusCode, page: &str) -> Answer {
     let nonce = nonce();
     let page = page
