@@ -202,13 +202,12 @@ pub enum CommandEvent {
     Gone(SupervisedEnd),
 }
 
-/// The end of a command, with its reason.
+/// How a command ended, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SupervisedEnd {
     /// The end of the command and all its descendants.
     pub ended: Termination,
-    /// True if the command exited by itself, and the processes that it left behind were not cut
-    /// off.
+    /// True if the command exited by itself, and `cut_off` is false.
     pub exited: bool,
     /// True if the command exited by itself, and processes that it left behind were ended early,
     /// because the authority was lost or the command was killed.
@@ -258,7 +257,7 @@ impl SupervisedCommand {
         self.workload.desired().terms
     }
 
-    /// Returns true after [`SupervisedCommand::lose`].
+    /// Returns true once the desired state records the loss of authority.
     pub fn is_lost(&self) -> bool {
         self.workload.desired().lost
     }
@@ -365,8 +364,8 @@ impl SupervisedCommand {
     }
 
     /// Returns the time at which the command counts as stuck: `loss_grace` plus
-    /// [`CONFIRMED_WITHIN`] after SIGKILL is due. The processes that the command left behind get
-    /// SIGKILL after their own grace period.
+    /// [`CONFIRMED_WITHIN`] after SIGKILL is due. Processes that the command left behind count as
+    /// stuck [`CONFIRMED_WITHIN`] after their own grace period.
     fn stuck_at(&self) -> Option<BootTime> {
         if self.stuck {
             return None;

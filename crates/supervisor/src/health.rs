@@ -90,7 +90,7 @@ impl Health {
         }
     }
 
-    /// Runs checks indefinitely, and reports each change.
+    /// Runs checks and reports each change, until a report fails because the election has ended.
     pub async fn watch(mut self, readiness: Arc<Readiness>) {
         let mut state = HealthState {
             failures_max: self.config.failures,

@@ -92,7 +92,7 @@ pub(super) async fn lead(
             // The guard has already killed the overdue hook.
             () = &mut overdue => break,
             changed = states.changed() => if changed.is_err() {
-                // The daemon exits.
+                // The daemon is exiting.
                 break;
             },
         }

@@ -49,10 +49,11 @@ use leasehold_host::log::millis;
 /// first.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that a start waits until the end of the previous command is recorded on disk.
+/// Maximum time that a start waits for the record on disk that the previous command has ended.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Maximum time for a guard to execute a command. A hung disk or a frozen container takes longer.
+/// Maximum time for a guard to execute a command. A longer delay means that a disk hangs or the
+/// container is frozen.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Commands and options of a supervisor.
@@ -69,7 +70,8 @@ pub struct SupervisorOptions {
     pub readiness: Arc<Readiness>,
     /// The lock of the claim. The workload counts as running while a guard shares this lock.
     pub claims: ClaimShares,
-    /// Arguments of the witness, if any, that releases the lease after the daemon is killed.
+    /// Arguments of the witness, which releases the lease after the daemon is killed; `None`
+    /// without a witness.
     pub witness: Option<Vec<OsString>>,
 }
 
@@ -90,10 +92,10 @@ pub trait WorkloadObserver: Send {
     fn up(&mut self, up: bool);
     /// Called when the command is gone after a stop request; `took` is the time since the request.
     fn stopped(&mut self, took: Duration);
-    /// Called if this claim's command was not started, before the claim ends. `why` is the reason.
+    /// Called before the claim ends if the claim's command was not started; `why` is the reason.
     fn not_started(&mut self, token: Token, why: &str);
     /// Called when the command exited by itself with this code. `interrupted` is true if a terminal
-    /// key ended the command, so that the daemon should exit too.
+    /// key ended the command, so the daemon should exit too.
     fn ended(&mut self, code: u8, interrupted: bool);
 }
 
@@ -210,7 +212,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 biased;
                 desired = self.desired.wait_for(unserved) => match desired.map(|newest| *newest) {
                     Ok(Some((token, _))) => Ok(token),
-                    // The daemon exits.
+                    // The daemon is exiting.
                     Ok(None) | Err(_) => break,
                 },
                 change = guard_change(self.command.as_mut(), pause) => Err(change),
@@ -247,7 +249,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.command.as_ref().is_some_and(StandbyCommand::has_guard)
     }
 
-    /// Returns true if the on_step_down hook confirmed that an external workload has stopped.
+    /// Runs the command and the hooks of one claim. Returns true if the on_step_down hook confirmed
+    /// that an external workload has stopped.
     async fn serve(&mut self, token: Token) -> bool {
         let lead = self.start_lead(token).await;
         match self.command.take() {
@@ -334,7 +337,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     closed = changed.is_err();
                     match self.desired(token).filter(|_| !closed) {
                         Some(desired) => command.apply(desired),
-                        // The daemon exits, and the workload must not outlive it.
+                        // The daemon is exiting, and the workload must not outlive it.
                         None => command.kill(),
                     }
                 }

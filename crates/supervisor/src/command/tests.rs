@@ -121,7 +121,7 @@ async fn stopping_leftovers_does_not_change_the_exit_code() {
         });
         let soon = tokio::time::timeout(Duration::from_millis(20), command.next());
         assert_eq!(soon.await.ok(), (!lingers).then_some(CommandEvent::Exited));
-        // This stop is requested by a step-down or an operator.
+        // Outside this test, a step-down or an operator requests this stop.
         command.stop();
         progress.send_replace(CommandProgress::Gone(ended(by_us, false)));
         let CommandEvent::Gone(finished) = command.next().await else {
@@ -141,8 +141,8 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
     let cut: [fn(&mut SupervisedCommand); 3] = [
         |command| command.lose(after(5)),
         SupervisedCommand::kill,
-        // A daemon that was frozen may not call `lose`; it only finds that the command's deadline
-        // has passed.
+        // After a freeze, the daemon sometimes does not call `lose`; then only the passed deadline
+        // shows the loss.
         |command| command.extend(terms(clock::boot_now())),
     ];
     for (number, cut) in cut.into_iter().enumerate() {
@@ -169,7 +169,7 @@ async fn a_cut_off_linger_is_not_an_exit_by_itself() {
             assert_eq!(finished.lost, !finished.killed, "{number}");
         }
     }
-    // A loss after the linger time does not count as a cut-off linger.
+    // Once the linger time is over, a loss of authority no longer cuts it off.
     let (mut command, progress) = supervised();
     progress.send_replace(linger(false));
     assert_eq!(command.next().await, CommandEvent::Exited);
