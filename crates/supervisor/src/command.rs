@@ -51,7 +51,7 @@ pub struct StandbyCommand {
     socket: Option<Arc<GuardSocket>>,
 }
 
-/// A change of the guard while its command does not run.
+/// A change in the guard's state while its command is not running.
 #[derive(Debug)]
 pub enum GuardChange {
     /// The command can be started: a guard waits, or will be started together with the command.
@@ -99,8 +99,8 @@ impl StandbyCommand {
         }
     }
 
-    /// Waits for the next change of the guard. Without a socket, starts a missing guard after
-    /// `pause`. Cancel safe.
+    /// Waits for the next change in the guard's state. Without a socket, starts a missing guard
+    /// after `pause`. Cancel safe.
     pub async fn change(&mut self, pause: Duration) -> GuardChange {
         match (&self.socket, &self.guard) {
             (None, Some(_)) => std::future::pending().await,
@@ -142,7 +142,7 @@ impl StandbyCommand {
     }
 
     /// Starts the command under an authority. If [`StandbyGuard::start`] fails, nothing runs. The
-    /// guard keeps `descriptor` open for descendants.
+    /// guard keeps `descriptor` open, where the command's descendants can find it in /proc.
     pub fn start(
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -49,7 +49,7 @@ use leasehold_host::log::millis;
 /// first.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum time that a start waits for the record on disk that the previous command has ended.
+/// A start waits at most this long for the end of the previous command to be recorded on disk.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Maximum time for a guard to execute a command. A longer delay means that a disk hangs or the
@@ -195,7 +195,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Returns the token of the running command; `None` if no command is running.
+    /// Returns a receiver for the token of the running command; `None` if no command is running.
     pub fn runs(&self) -> watch::Receiver<Option<Token>> {
         self.runs.subscribe()
     }
@@ -469,7 +469,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
     }
 }
 
-/// Waits for the next change of the guard. Never returns if `command` is `None`.
+/// Waits for the next change in the guard's state. Never returns if `command` is `None`.
 async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> GuardChange {
     match command {
         Some(command) => command.change(pause).await,
