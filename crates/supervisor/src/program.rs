@@ -49,8 +49,8 @@ impl Program {
         ]
     }
 
-    /// Runs a short command, and returns why it failed. A command that survives SIGKILL is kept in
-    /// `left`.
+    /// Runs a short command; the error says why it failed. A command that survives SIGKILL is kept
+    /// in `left`.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],
