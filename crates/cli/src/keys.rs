@@ -19,7 +19,7 @@ const FIRST_KEYS: [(&str, &str); 7] = [
     ("workload.stop_grace", "Grace before SIGKILL"),
 ];
 const FIRST_HEADING: &str = "Configuration options";
-/// The keys that other commands show for `-h`, if they accept these keys.
+/// Keys that `-h` of another command shows, provided that the command accepts them.
 const ESSENTIAL_KEYS: [&str; 2] = ["lease.name", "mongodb.uri_file"];
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
@@ -211,7 +211,7 @@ fn flag(key: &'static Key, help: &str, short: Option<&str>) -> Arg {
     };
     match (key.section, key.name) {
         (section, "name") => flag.alias(format!("{section}-name")),
-        // `status` calls the flag --directory.
+        // `leasehold status` names this flag --directory.
         ("status", "directory") => flag.alias("directory"),
         _ => flag,
     }

@@ -194,8 +194,8 @@ pub fn near<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Returns the key that the user probably meant: a similar name, an equal name in another section,
-/// or a name without its prefix, such as `duration` for lease.lease_duration.
+/// Returns the key that the user probably meant: a key with a similar name, a key with this name in
+/// another section, or a key whose prefix is missing, such as `duration` for lease.lease_duration.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     let in_section = || KEYS.iter().filter(|key| key.section == section);
     let prefixed = format!("{section}_{name}");

@@ -266,7 +266,7 @@ mod tests {
         let outside = ["49ms", "0s", "3601s", "999999999years"];
         assert_refused(UP_TO_AN_HOUR, &outside, "between 50ms and 1h");
         assert_eq!(duration("0s", Duration::ZERO, HOUR), Ok(Duration::ZERO));
-        // The sum of these two would panic in the humantime parser.
+        // Adding these two durations would panic in the humantime parser.
         assert!(parsed("18446744073709551615s 1000000000ns").is_err());
     }
 

@@ -24,7 +24,7 @@ const OTHERS: [&str; 15] = [
     "VALID_UNTIL_BOOTTIME_NS",
 ];
 
-/// Names that users probably choose to set `--config`, which has no variable.
+/// Names that users may try as the variable for `--config`, which has no variable.
 const CONFIG_FLAG: [&str; 2] = ["CONFIG", "CONFIG_FILE"];
 
 /// A variable that looks like configuration, but has no effect.
@@ -64,7 +64,8 @@ fn ignored_variable(name: &str) -> Option<IgnoredVariable> {
         .iter()
         .filter(|key| key.name.to_uppercase() == written)
         .collect();
-    // Users may derive a variable from a flag: LEASEHOLD_LEASE_DURATION, without its section.
+    // Users may derive a variable from a flag, such as LEASEHOLD_LEASE_DURATION from
+    // --lease-duration.
     let notations = KEYS.iter().flat_map(|key| {
         let variable = key.variable()[PREFIX.len()..].replace("__", "_");
         let flag = key.flag().replace('-', "_").to_uppercase();

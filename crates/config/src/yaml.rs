@@ -1,4 +1,5 @@
-//! Limits for YAML files. Because the crate `config` copies aliases, a tiny file could fill memory.
+//! Limits for YAML files. Because the crate `config` expands aliases, a tiny file could fill
+//! memory.
 
 use yaml_rust2::parser::{Event, Parser};
 

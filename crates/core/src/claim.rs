@@ -223,7 +223,7 @@ pub(crate) struct ReadInFlight<C> {
 }
 
 impl<C> ReadSchedule<C> {
-    /// Returns the instant of the next read; `None` if no read is due, or while a read is in
+    /// Returns the instant of the next read; `None` if no read is scheduled, or while a read is in
     /// flight.
     pub(crate) fn next(&self) -> Option<BootTime> {
         self.due.filter(|_| self.in_flight.is_none())

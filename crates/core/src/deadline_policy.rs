@@ -142,7 +142,7 @@ impl DesiredState {
         self.stop.is_none() && !self.kill
     }
 
-    /// Returns the latest instant at which all remaining processes are killed.
+    /// Returns the latest time of the SIGKILL for all remaining processes.
     pub fn kill_at(&self) -> BootTime {
         let kill_at = self.terms.kill_at;
         self.stop.map_or(kill_at, |stop| stop.kill_at.min(kill_at))

@@ -14,7 +14,7 @@ pub struct Candidate {
     pub tunables: Tunables,
     /// The highest token recorded in the status directory.
     pub token_remembered: Token,
-    /// The longest lease duration that the status directory recorded with that token, if any.
+    /// The longest lease duration that is recorded with `token_remembered`, if any.
     pub lease_longest_remembered: Option<Duration>,
     /// True if the workload is supervised with [`Effect::Workload`](super::Effect::Workload).
     pub supervises: bool,

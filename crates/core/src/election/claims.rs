@@ -32,7 +32,7 @@ pub(super) struct ExitedClaim {
 }
 
 impl ExitedClaim {
-    /// Returns the claim to release, if `lease` names it.
+    /// If `lease` names this claim, returns the claim for its release.
     pub(super) fn stored_in(
         self,
         lease: &Lease,

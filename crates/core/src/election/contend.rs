@@ -1,6 +1,7 @@
-//! A candidate's knowledge of the store, and its steps while it does not lead. The candidate writes
-//! only to a free lease, to a lease that it has seen expire, or to a lease held by its own ended
-//! claim or by an exited process (I8). Each of these writes is a compare-and-set.
+//! A candidate's knowledge of the store, and its steps while it does not lead. Apart from
+//! registering as the standby, the candidate writes only to a free lease, to a lease that it has
+//! seen expire, or to a lease held by its own ended claim or by an exited process (I8). Each of
+//! these writes is a compare-and-set.
 
 mod decide;
 mod leadership;

@@ -77,8 +77,8 @@ pub enum OrderKind {
     },
 }
 
-/// A store operation. The filter of each operation also requires a lease of this schema with this
-/// name.
+/// A store operation. A filter matches only a lease of this schema with this name, and only under
+/// the conditions of its variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {

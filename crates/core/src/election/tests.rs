@@ -1,7 +1,7 @@
 //! Step-by-step tests of the state machine against an in-memory store.
 //!
-//! Only a test advances the time, and ids come from a counter. Each file covers a part of the
-//! protocol. A name such as `i3_…` begins with the invariant that the test checks.
+//! Time passes only when a test advances it, and ids come from a counter. Each file covers a part
+//! of the protocol. A name such as `i3_…` begins with the invariant that the test checks.
 
 mod announced;
 mod authority;

@@ -100,7 +100,7 @@ impl Contender {
         LastStep::Exit
     }
 
-    /// Returns the exited process's claim to release, if the lease names it.
+    /// If the lease names the exited process's claim, returns this claim for its release.
     pub(super) fn exited_claim(&self) -> Option<EndedClaim> {
         let (exited, lease) = (self.claims.exited?, self.view.lease()?);
         let head_start = head_start_of_standby(&self.view).filter(|_| !lease.paused);

@@ -14,7 +14,7 @@ fn a_first_candidate_creates_acquires_and_leads() {
     assert_eq!((a.token(), a.reason()), (token(1), Some(Reason::Acquired)));
     assert_eq!(stored.lease().token, token(1));
     let claim = Some(stored.claim());
-    // The candidate records the token only after it has seen it in the store.
+    // The candidate records the token only after it has seen this token in the store.
     let remembered = |n| (claim, token(n), seconds(24));
     assert_eq!(a.remembered, [remembered(0), remembered(1)]);
 }

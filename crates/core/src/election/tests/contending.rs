@@ -188,7 +188,7 @@ fn the_same_identity_proves_nothing() {
     b.open_stream(at(1), &mut stored);
     b.run(at(24), &mut stored);
     assert_eq!(b.count("take_over"), 0);
-    // A candidate without authority must not show its own name as the name of the holder.
+    // A candidate without authority must not show itself as the holder.
     assert_eq!(b.election.status().holder, None);
 }
 

@@ -99,7 +99,7 @@ fn i11_after_a_foreign_document_in_a_late_answer_a_contender_reads_before_it_wri
 fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    // The acquisition is applied, its reply is lost, and a read shows it.
+    // The acquisition is applied and its reply is lost, but a read shows the new claim.
     a.serve_up_to("acquire", at(0), &mut stored);
     a.lose_reply(at(0), &mut stored);
     let now = a.wake();

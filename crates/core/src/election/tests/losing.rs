@@ -20,7 +20,7 @@ fn no_renewal_after_release(node: &Node) -> bool {
     })
 }
 
-/// Returns a handoff delay for a workload that stops before the daemon does.
+/// Returns settings with this handoff delay, for a workload that stops before the daemon.
 fn ends_first(delay: std::time::Duration) -> Tunables {
     Tunables {
         workload_ends_first: true,

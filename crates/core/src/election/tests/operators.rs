@@ -113,7 +113,7 @@ fn a_transfer_keeps_the_lease_for_its_target_for_a_while() {
     c.observe(at(1), &mut stored);
     assert!(c.leads(at(1)));
     assert_eq!(stored.lease().reserved_for, None);
-    // If c had exited, b would have acquired after five seconds.
+    // If c had exited, b would have acquired the lease after five seconds.
     b.run(at(6), &mut without_c);
     assert!(b.leads(at(6)));
 }
