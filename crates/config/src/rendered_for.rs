@@ -56,7 +56,7 @@ impl fmt::Display for RenderedFor {
     }
 }
 
-/// Namespace and service account of this pod, and those that its manifests were rendered for.
+/// Namespace and service account of this pod, and the pair that its manifests were rendered for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Placement {
     /// Namespace of this pod, if known.
@@ -74,7 +74,8 @@ pub const RENDER_AGAIN: &str = "render the chart again with --namespace and the 
      helmCharts[].namespace and helmCharts[].releaseName)";
 
 impl Placement {
-    /// Returns the rendered namespace and account, if this pod's namespace or account differs.
+    /// Returns the namespace and account that the manifests were rendered for, if this pod's
+    /// namespace or account differs.
     pub fn moved(&self) -> Option<&RenderedFor> {
         let rendered = self.rendered_for.as_ref()?;
         let differs = rendered.differs(self.namespace.as_deref(), self.account.as_deref());

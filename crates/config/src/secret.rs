@@ -156,7 +156,8 @@ pub fn unreadable(error: &io::Error, creation: &str, setting: &str) -> String {
     }
 }
 
-/// Returns the bytes of a pipe once all writers have closed it; `None` if there are too many.
+/// Returns the bytes of a pipe once all writers have closed it; `None` if there are more than
+/// `bytes_max`.
 fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut pipe = open_without_waiting(path)?;
     let until = clock::boot_now() + PIPE_TIME_MAX;

@@ -250,7 +250,7 @@ impl<C> ReadSchedule<C> {
     }
 }
 
-/// The highest values of the document that this process or an earlier process has seen.
+/// The last or highest values that this process or an earlier process has seen in the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Watermarks {
     /// Token of the document when last seen; `None` if no document is known.

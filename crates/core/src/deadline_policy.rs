@@ -1,7 +1,7 @@
 //! The deadline policy of a guard, without IO. It determines when CMD starts, gets a stop signal,
-//! and is killed. The policy decides only on [`PolicyInput::Time`], after the guard has read all
-//! queued records. After a suspension, the last queued record may thus still extend the deadline.
-//! Once the policy has found that a deadline passed, no later record extends it.
+//! and is killed. The policy decides only when it gets [`PolicyInput::Time`], after the guard has
+//! read all queued records. After a suspension, the last queued record may thus still extend the
+//! deadline. Once the policy has found that a deadline passed, no later record extends it.
 
 use std::time::Duration;
 
@@ -274,7 +274,7 @@ impl DeadlinePolicy {
         }
     }
 
-    /// Records an input, and decides on [`PolicyInput::Time`].
+    /// Records an input. Decides only when the input is [`PolicyInput::Time`].
     pub fn handle(&mut self, now: BootTime, input: PolicyInput) {
         match input {
             PolicyInput::Order(desired) => self.accept(desired),

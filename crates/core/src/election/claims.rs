@@ -70,7 +70,8 @@ pub(super) struct Attempt {
 /// Reason why, given another claim's token, an acquisition in flight must not lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Overtaken {
-    /// The other token is higher: either another claim followed, or the store was rolled back.
+    /// The other token is higher than the token that the acquisition replaces: another claim came
+    /// first or followed, or the store was rolled back.
     ByToken(Token),
     /// The other token is equal, so the store was rolled back.
     InAnotherHistory,

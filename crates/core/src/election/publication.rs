@@ -54,7 +54,7 @@ impl Publication {
         }
     }
 
-    /// Reports, once, a request that the leader ignores because it names another token.
+    /// Reports a request that the leader ignores because of its token. Reports each request once.
     pub(super) fn report_request(&mut self, lease: &Lease, leading: Token) -> Option<Notice> {
         let other = lease.request.as_ref().filter(|r| r.token != leading);
         let notice = other
@@ -155,7 +155,8 @@ impl Publication {
         answers_until.is_some_and(|until| until > self.status.since + lease_duration)
     }
 
-    /// Returns the presumed leader. This candidate is the leader only while it has authority.
+    /// Returns the presumed leader. This candidate counts as the leader only while it has
+    /// authority.
     fn holder_view(
         &self,
         authority: Option<Authority>,

@@ -48,7 +48,7 @@ impl Following {
         self != Self::Nothing
     }
 
-    /// Returns the estimated phase of the renewals if the source does not report renewals.
+    /// Returns the estimated phase of the renewals if the source does not report renewals in time.
     fn phase(&mut self) -> Option<&mut RenewalPhase> {
         match self {
             Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
@@ -256,7 +256,7 @@ impl Contender {
         None
     }
 
-    /// Returns when to read if the source does not report renewals: after the next expected
+    /// Returns when to read if the source does not report renewals in time: after the next expected
     /// renewal.
     fn renewal_due(&self) -> Option<BootTime> {
         let mut following = self.reads.following;
