@@ -52,7 +52,8 @@ impl ResourceName {
     }
 }
 
-/// Human-readable name of a candidate. The protocol compares names only for a reservation.
+/// Human-readable name of a candidate. The protocol compares names only for a reservation or a
+/// preferred standby.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -161,7 +162,7 @@ random_id! {
     Revision
 }
 random_id! {
-    /// Id of one run of a candidate. Only another session's claim ends a cooldown.
+    /// Id of one run of a candidate. Only a claim of another session ends a cooldown early.
     Session
 }
 

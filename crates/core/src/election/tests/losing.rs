@@ -1,4 +1,5 @@
-//! The two ways to lose leadership, and the rule that a claim leads at most once (I1, I6).
+//! The two ways in which leadership ends (step-down and loss), and the rule that a claim leads at
+//! most once (I1, I6).
 
 use super::harness::*;
 use crate::election::*;
