@@ -77,8 +77,9 @@ impl Contender {
         }
     }
 
-    /// Acquires the lease if a hint announces a release that reserves the lease for this candidate.
-    /// If the hint is false, or the release was rolled back, the acquisition is rejected.
+    /// Decides to acquire the lease if a hint announces a release that reserves the lease for this
+    /// candidate. If the hint is false, or the release was rolled back, the acquisition is
+    /// rejected.
     fn announced(&self, lease: &Lease, now: BootTime) -> Option<Decision> {
         let announced = self.reads.announced.as_ref().filter(|it| !it.tried);
         let released = &announced?.released;
