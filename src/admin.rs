@@ -34,7 +34,7 @@ pub struct AdminState {
     pub who: Identification,
     /// The newest status.
     pub status: watch::Receiver<Status>,
-    /// The store; `None` until it has been reached.
+    /// Information about the store; `None` until it has been reached.
     pub store: watch::Receiver<Option<StoreInfo>>,
     /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,

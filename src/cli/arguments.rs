@@ -94,7 +94,8 @@ fn witness(arguments: &[OsString]) -> Option<(Vec<OsString>, BootTime)> {
 }
 
 /// Returns a definition of only the named command, if its processes run for long or start often.
-/// Building all commands takes a millisecond, and a guard would never free their memory.
+/// Building the definitions of all commands takes a millisecond, and a guard would never free their
+/// memory.
 fn one_only(arguments: &[OsString]) -> Option<Command> {
     let only = match arguments.get(1)?.to_str()? {
         "run" => RunArgs::augment_args(Command::new("run")),
@@ -300,7 +301,7 @@ fn explained(mut error: Error, arguments: &[OsString]) -> Error {
     error
 }
 
-/// Returns the error if clap took the `--` before the command as the value of a flag.
+/// Returns the error if clap mistook the `--` before the command for the value of a flag.
 fn without_value(arguments: &[OsString]) -> Option<Error> {
     let dashes = arguments.iter().position(|argument| argument == "--")?;
     let mut commands = command();
@@ -320,7 +321,7 @@ fn without_value(arguments: &[OsString]) -> Option<Error> {
     Some(wrong(subcommand.get_name(), &message))
 }
 
-/// Returns the flag and its value if clap took a negative value, such as `-1s`, for flags.
+/// Returns the flag and its value if clap mistook a negative value, such as `-1s`, for flags.
 fn negative_value<'a>(unexpected: &str, arguments: &'a [OsString]) -> Option<[&'a OsString; 2]> {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let negative = |value: &OsString| {
@@ -379,7 +380,7 @@ fn near_flag(command: &Command, flag: &str) -> Option<String> {
     near.next().is_none().then(|| format!("--{first}"))
 }
 
-/// Returns the only subcommand of `command` that has the flag.
+/// Returns the subcommand of `command` that has the flag, if exactly one does.
 fn member_with<'a>(command: &'a Command, flag: &str) -> Option<&'a str> {
     let has = |member: &&Command| member.get_arguments().any(|it| it.get_long() == Some(flag));
     let mut members = command.get_subcommands().filter(has);

@@ -68,7 +68,8 @@ pub struct BuryArgs {
     /// command.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
-    /// End of the authority, for the witness of a guard. The guard's lock is on standard input.
+    /// End of the authority, if this process is the witness of a guard. Its standard input is then
+    /// the claim file, which the guard has locked.
     #[arg(skip)]
     valid_until: Option<BootTime>,
 }

@@ -1,5 +1,5 @@
-//! `leasehold guard`: runs the workload in its own container, on the orders of the daemon in
-//! another container of the pod.
+//! `leasehold guard`: runs the workload in its own container, as ordered by the daemon in another
+//! container of the pod.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -53,8 +53,8 @@ pub struct GuardArgs {
 }
 
 impl GuardArgs {
-    /// Returns the arguments if the command line has the form of the example in [`HELP`], or of the
-    /// chart. Without clap, a guard uses 14 % less memory.
+    /// Returns the arguments if the command line has the form used in the example of [`HELP`] or in
+    /// the chart. Without clap, a guard uses 14 % less memory.
     pub(super) fn without_clap(arguments: &[OsString]) -> Option<Self> {
         let [_, name, rest @ ..] = arguments else {
             return None;

@@ -218,7 +218,8 @@ fn innermost<'a>(root: &'a Command, words: &[&str]) -> &'a Command {
 /// Flags that name a lease or lock in some commands.
 pub(super) const NAMING: [&str; 3] = ["--name", "--lease", "--lock"];
 
-/// Returns how this command's lease or lock is named; `None` if it takes neither.
+/// Returns a tip that shows how to name the lease or lock of this command; `None` if the command
+/// takes neither.
 fn naming(command: &Command, unexpected: &str) -> Option<String> {
     let shown = command.get_arguments().filter(|it| !it.is_hide_set());
     let flags: Vec<_> = shown.filter_map(Arg::get_long).collect();

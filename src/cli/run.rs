@@ -285,8 +285,8 @@ fn log_sources(config: &Config, sources: &Sources) {
     }
 }
 
-/// Logs the servers if, after a second, no call to MongoDB has been answered or has failed. A
-/// failed call logs its own cause.
+/// Logs the servers if no call to MongoDB has succeeded or failed within a second. A failed call
+/// logs its own cause.
 async fn log_connecting(
     lease: ResourceName,
     uri: UriSource,

@@ -182,8 +182,8 @@ impl<T: Clone + PartialEq> RecordFile<T> {
     }
 }
 
-/// Means that no write is in progress. Is never the start time of a write, because no write begins
-/// in the first nanosecond after boot.
+/// Means that no write is in progress. No write has this start time, because none begins in the
+/// first nanosecond after boot.
 const IDLE: u64 = 0;
 
 /// Tracks the write in progress, because a write to a hanging disk neither returns nor fails.
@@ -296,9 +296,9 @@ impl StatusWriter {
         self.options.timings.borrow().renew_interval()
     }
 
-    /// Returns the instant of the next write of unchanged files. A follower's files contain no
-    /// authority. Rewriting them once per renew_interval would take 30 % of an idle follower's CPU
-    /// time.
+    /// Returns the instant at which the files are rewritten if their content does not change. A
+    /// follower's files contain no authority. Rewriting them once per renew_interval would take
+    /// 30 % of an idle follower's CPU time.
     fn next_rewrite(&self, current: &Status, now: BootTime) -> BootTime {
         // Renewals already rewrite a leader's files, so the extra rewrite waits longer than a
         // renewal interval.

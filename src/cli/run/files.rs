@@ -16,7 +16,7 @@ use crate::store::KnownHome;
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const IDLE_CHECK: Duration = Duration::from_secs(10);
-/// Writes that take longer count as slow. A write to a local disk takes far less.
+/// A write that takes longer is slow and needs a timer. A write to a local disk takes far less.
 const WRITE_MAX: Duration = Duration::from_millis(500);
 /// Time between the first two log lines about a hanging write.
 const REPEAT_MIN: Duration = Duration::from_secs(10);
@@ -74,8 +74,8 @@ pub(in crate::cli) fn known_home(lease: &ResourceName, directory: &StatusDirecto
     }
 }
 
-/// Logs writes of the status files that take longer than `renew_interval` and at least a second, at
-/// growing intervals.
+/// Logs, at growing intervals, that a write of the status files has been running for
+/// `renew_interval`, and for at least a second.
 pub(super) async fn watch(
     lease: ResourceName,
     directory: PathBuf,

@@ -22,9 +22,9 @@ use crate::exit;
 /// Maximum delay of a timer while the election is idle.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The election counts as idle after this time without a failure or change. In this time, the
-/// driver finds the new primary after an election of the set. If it does not, a call that waits for
-/// the primary keeps the timers exact.
+/// The election counts as idle after this time without a failure or change. This is usually long
+/// enough for the driver to find the new primary after a MongoDB election. If it is not, a call
+/// that waits for the primary keeps the timers exact.
 const SETTLES_IN: Duration = Duration::from_secs(10);
 
 /// A timer with a shorter period must be exact.

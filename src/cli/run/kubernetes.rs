@@ -13,8 +13,9 @@ fn unavailable(missing: String) -> CommandError {
     CommandError::new(exit::CONFIGURATION, what).because(missing)
 }
 
-/// Locates the API server and this pod. Returns `None` if labels and Events are off, or if the
-/// manifests were rendered for another namespace or service account.
+/// Locates the API server and this pod. Returns `None` if labels and Events are off, if the
+/// manifests were rendered for another namespace or service account, or if the API server or the
+/// pod is unknown and `kubernetes.enabled` is not `on`.
 pub(super) fn find(config: &Config) -> Result<Option<StartPublisher>, CommandError> {
     let (lease, settings) = (&config.lease.name, &config.kubernetes);
     let placement = &settings.placement;

@@ -63,7 +63,8 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns the error for a flag without effect, or for a command and a socket, if there is one.
+    /// Returns the error if a flag has no effect, if the socket is empty, or if both a command and
+    /// a socket are given.
     pub(in crate::cli) fn contradiction(&self) -> Option<String> {
         let sources = &self.configuration.sources;
         let attached = given(&[SOCKET], sources).is_some();

@@ -35,7 +35,8 @@ impl PodPublisher {
     pub(super) async fn last_words(&self) {}
 }
 
-/// Rejects `kubernetes.enabled = "on"`, because this build lacks the feature `kubernetes`.
+/// Rejects `kubernetes.enabled = "on"`, and otherwise returns `None`, because this build lacks the
+/// feature `kubernetes`.
 #[cfg(not(feature = "kubernetes"))]
 pub(super) fn find(
     config: &crate::config::Config,

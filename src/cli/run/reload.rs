@@ -27,7 +27,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Starts to read the configuration on another thread, so that a hanging disk does not block
+    /// Starts reading the configuration on another thread, so that a hanging disk does not block
     /// the event loop.
     pub(super) fn begin(&mut self) {
         if self.reading.is_some() {
@@ -41,7 +41,7 @@ impl Reloader {
         self.reading = Some(reading);
     }
 
-    /// Waits for the configuration that [`Reloader::begin`] reads; does not return while no read is
+    /// Waits for the configuration that [`Reloader::begin`] reads; waits indefinitely if no read is
     /// in progress. Cancel safe.
     pub(super) async fn read(&mut self) -> Reloaded {
         loop {

@@ -187,7 +187,7 @@ mod tests {
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
-        // A successful read also clears one write with an unknown outcome.
+        // A successful read clears the failure of a single write with an unknown outcome.
         let (mut errors, shown) = StoreErrors::channel(timings());
         let unknown = Failure::new("no answer", "").with_retry(RetryPolicy::WaitForServer);
         errors.answered(&answered("acquire", Some(unknown)), at(3));

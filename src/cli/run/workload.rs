@@ -98,18 +98,18 @@ impl Supervised {
 /// Maximum time from the timeout of a hook to the exit of its guard.
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns the maximum time that a guard outlives a killed daemon: the time that a hook may take,
-/// or the lease duration if it is longer, because a command's deadline is at most one lease
-/// duration ahead.
+/// Returns the maximum time that a guard outlives a killed daemon: the maximum duration of a hook
+/// or the lease duration, whichever is longer. A command's deadline is at most one lease duration
+/// ahead.
 pub(super) fn outlives_daemon_by(config: &Config) -> Duration {
     let hook = config.hooks.timeout + HOOK_ENDS_WITHIN;
     config.lease.timings.lease_duration().max(hook)
 }
 
-/// Returns the arguments of the witness that releases the lease if this daemon is killed: the flags
-/// of this daemon. `None` if the daemon has no command of its own, if the witness could not read
-/// the configuration again, or if hooks are configured, because services that a hook started would
-/// keep running.
+/// Returns this daemon's flags, as arguments of the witness that releases the lease if this daemon
+/// is killed. `None` if the daemon has no command of its own, if the witness could not read the
+/// configuration again, or if hooks are configured, because services that a hook started would keep
+/// running.
 pub(super) fn witness(
     supervised: &Supervised,
     config: &Config,
