@@ -182,7 +182,7 @@ impl<T: Clone + PartialEq> RecordFile<T> {
     }
 }
 
-/// Means that no write is in progress. No write has this start time, because none begins in the
+/// Means that no write is in progress. No write has this start time, because no write begins in the
 /// first nanosecond after boot.
 const IDLE: u64 = 0;
 
