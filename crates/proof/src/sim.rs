@@ -1,11 +1,11 @@
 //! Deterministic simulations of the shipped state machines.
 //!
-//! There are no threads, clocks or sockets, so one seed determines the whole run. [`election`]
-//! simulates candidates for a lease, and [`lock`] simulates contenders for a lock. Both share
-//! [`world`] (true time, future events, planned faults), [`network`], [`replica_set`] and [`rng`],
-//! the loop over many seeds ([`run`]), and the [`report`]. The event loop, the driver and the
-//! replica set are modelled. `docs/verification.md` describes the coverage, and how to extend the
-//! simulation.
+//! A run uses no threads, real clocks or sockets, so one seed determines everything that happens.
+//! [`election`] simulates candidates for a lease, and [`lock`] simulates contenders for a lock.
+//! Both share [`world`] (true time, future events, planned faults), [`network`], [`replica_set`],
+//! [`rng`], the loop over many seeds ([`run`]) and the [`report`]. The event loop, the driver and
+//! the replica set are modelled. `docs/verification.md` describes the coverage, and how to extend
+//! the simulation.
 
 mod clock;
 mod coverage;

@@ -2,9 +2,9 @@
 //!
 //! A new process uses the directory as proof that the lease's holder has exited (proof of death).
 //! The new process holds the lock, so every earlier holder of the lock has exited. The proof
-//! requires that the lease document names the claim of the record, so that the holder was one of
-//! them. It also requires that the processes in the record have exited, because they need not hold
-//! the lock.
+//! requires that the lease document names the claim of the record, because the lease's holder was
+//! then an earlier holder of the lock. The proof also requires that the processes in the record
+//! have exited, because they need not hold the lock.
 
 mod deployment;
 mod examine;
@@ -88,7 +88,8 @@ pub struct RecoveredState {
     pub lease_longest: Option<Duration>,
     /// True if the directory belonged to another lease, whose state and deployment are discarded.
     pub other_lease: bool,
-    /// True if the record or its claim could not be parsed, so that its token is lost.
+    /// True if the record or its claim could not be parsed. If the record could not be parsed, its
+    /// token is lost.
     pub damaged: bool,
     /// The reason why the recorded claim is not a proof of death, if any.
     pub unproven: Option<Unproven>,

@@ -11,12 +11,12 @@ pub mod render;
 
 use leasehold_core::election::BootTime;
 
-/// The current MongoDB failure, present as long as calls fail.
+/// The current MongoDB failure, reported until calls succeed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
     /// Message of the newest failure, without credentials.
     pub message: String,
-    /// Time when calls of this kind began to fail.
+    /// Time when the failures began.
     pub since: BootTime,
 }
 

@@ -26,7 +26,7 @@ impl Pace {
     }
 
     /// Returns a pace with shorter call timeouts. A contender that is granted the lock must confirm
-    /// within an eighth of the lease duration, so its calls must time out even sooner.
+    /// within an eighth of the renew deadline, so its calls must time out even sooner.
     pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
         Self {
             operation_milliseconds: 300,

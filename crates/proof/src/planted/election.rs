@@ -153,7 +153,7 @@ mutations! {
         "writes are acknowledged by a majority",
     HighestTokenForgotten:
         "the next token is above the highest token that this process has seen",
-    /// A candidate learns that the store was rolled back while its acquisition is in flight, and
+    /// While its acquisition is in flight, a candidate learns that the store was rolled back, but
     /// forgets this when the acquisition succeeds.
     RollbackForgottenAtBegin:
         "an acquisition never leads if, after it was sent, another claim had its token or the store was rolled back",
@@ -182,7 +182,7 @@ mutations! {
         "a request does not change the revision",
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
-    /// The guard in another container applies the last order of its earlier connection.
+    /// A guard that connects again applies the last order of its earlier connection.
     OldOrderObeyed:
         "a guard that connects again applies no order of an earlier connection",
     TwoGuardsOrdered:

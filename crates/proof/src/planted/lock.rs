@@ -7,7 +7,7 @@
 crate::election::mutation::mutations! {
     RenewalFromReply:
         "authority counts from an instant before the renewal was sent, never from its acknowledgement",
-    /// A contending write with an unknown outcome counts as a grant.
+    /// A contender's write with an unknown outcome counts as a grant.
     UnknownGrants:
         "an unknown outcome grants nothing",
     /// Provisional authority counts from the event or reply that showed the grant.

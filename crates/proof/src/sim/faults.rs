@@ -105,9 +105,9 @@ pub(super) struct Planned<F> {
     pub(super) chance: u64,
 }
 
-/// Draws the faults of a run. One fault is drawn for each instant, in proportion to the relative
-/// frequencies of the faults. If this fault is disabled, nothing happens at this instant. `gap`
-/// takes an instant, which is 0 in the first call, and returns the time until the next instant.
+/// Draws the faults of a run. For each instant, one fault is drawn at random according to
+/// `weights`. If this fault is disabled, nothing happens at this instant. `gap` takes an instant,
+/// which is 0 in the first call, and returns the time until the next instant.
 pub(super) fn plan<F: Kind>(
     rng: &mut Rng,
     faults: Faults<F>,

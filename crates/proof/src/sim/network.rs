@@ -100,8 +100,8 @@ impl<P: Calls> World<P> {
             return match roll % 4 {
                 0 | 1 => self.fails_unsent(process, call, timeout),
                 2 => self.answer_at(later, unknown),
-                // The connection survives the partition, and TCP retransmits its packets
-                // afterwards.
+                // In the other cases, the connection survives the partition, and TCP retransmits
+                // the packets afterwards.
                 _ => self.land_at(cut_until + quick, flight(roll % 8 == 3)),
             };
         }

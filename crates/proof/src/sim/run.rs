@@ -219,7 +219,8 @@ pub(super) fn soak<P: Protocol>() {
     assert_eq!(missing, Vec::<String>::new(), "never hit");
 }
 
-/// `make replay SEED=N` prints every line of one seed. A failing seed is minimized first.
+/// `make replay SEED=N` prints the trace of one seed. If the seed fails, its run is minimized
+/// first.
 pub(super) fn replay<P: Protocol>() {
     let Some(seed) = number("REPLAY_SEED") else {
         return;

@@ -1,5 +1,5 @@
-//! A simulated world, which consists of the processes and machines of one protocol and the replica
-//! set. The loop handles events in the order of true time.
+//! A simulated world, which consists of the replica set, and of the machines and processes of one
+//! protocol. The loop handles events in the order of true time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,6 +1,6 @@
 //! The deployment of a candidate, stored next to the claim record. Without this record, a daemon
 //! with a changed connection string could lead on a second replica set while another candidate
-//! leads.
+//! leads on the first.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

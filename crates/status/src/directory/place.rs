@@ -36,7 +36,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
             }
             Err(error) => return Err(error),
         }
-        // Set the mode explicitly, because the umask cleared bits of the mode at creation.
+        // Set the mode explicitly, because the umask may have cleared bits of the mode at creation.
         OpenOptions::new()
             .read(true)
             .custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW))
@@ -101,7 +101,7 @@ pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io
 
 /// Creates an empty file with this mode, replacing any file of that name except a directory.
 pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
-    // `create_new` sets O_EXCL, which follows no link.
+    // `create_new` sets O_EXCL, so that `open` follows no link.
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
     let file = match options.open(path) {

@@ -198,7 +198,7 @@ mod tests {
         let directory = left_with(ClaimPlace::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();
-        // An earlier version has overwritten the record of a later version.
+        // Simulates an earlier version that has overwritten the record of a later version.
         let older = newer.replace(r#","children":true"#, "                ");
         let torn = format!("{}\0\0\0\0", &newer[..PLACES_BEGIN]);
         for text in [older[..256].to_owned(), older, torn] {

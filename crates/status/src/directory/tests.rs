@@ -22,8 +22,8 @@ pub(super) fn is_locked(error: &CommandError) -> bool {
     starts.iter().any(|start| error.what.starts_with(start))
 }
 
-/// Opens a directory that is not in use. Retries, because a child that another test has forked
-/// holds every lock of this process until the child executes its program.
+/// Opens a directory that is not in use. Retries, because a child that another test has forked may
+/// hold every lock of this process until the child executes its program.
 fn opened(path: &Path) -> (StatusDirectory, RecoveredState) {
     opened_for(&orders(), path)
 }
@@ -66,7 +66,7 @@ fn the_longest_record_fits() {
         .unwrap();
 }
 
-/// The token of another lease would look like a rollback.
+/// A token of another lease would look like a rollback of the store.
 #[test]
 fn the_state_of_another_lease_is_discarded() {
     let place = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn the_guard_of_a_longer_lease_is_awaited() {
     };
     let memory = loop {
         match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends) {
-            // A child that another test has forked holds the lock, as in `opened`.
+            // A child that another test has forked may hold the lock, as in `opened`.
             Err(error) if error.what.contains("status directory ") => {}
             done => break done.unwrap().1,
         }

@@ -54,8 +54,8 @@ pub struct LeftClaim {
 
 impl StatusDirectory {
     /// Opens the directory of a daemon that has exited. `inherited` is the claim file with the lock
-    /// of the daemon's guard. Waits for a guard for at most `patience`. Fails immediately if a daemon
-    /// is visible. Blocks the thread.
+    /// of the daemon's guard. If a guard still holds the lock, waits for at most `patience`. Fails
+    /// immediately if a daemon is visible. Blocks the thread.
     pub fn open_left(
         path: &Path,
         lease: &ResourceName,

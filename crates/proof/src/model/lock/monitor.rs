@@ -147,7 +147,7 @@ impl Monitor {
         self.gave_up |= *standing != Standing::Leaving;
     }
 
-    /// Records that the work succeeded, if the document must record the success.
+    /// If the document must record successes, records that the work succeeded.
     pub(crate) fn succeeds(&mut self, is_recorded: bool) {
         self.succeeded |= is_recorded;
     }

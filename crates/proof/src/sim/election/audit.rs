@@ -48,8 +48,8 @@ impl World {
                 lasts: now.since(drain.since).min(awake),
                 grace: self.machines[p.machine].stop_grace,
                 loss_grace: claim.timings.loss_grace(),
-                // The handoff delay counts twice, because it begins again if a status file is
-                // replaced only at the deadline in that file.
+                // The handoff delay counts twice, because the delay begins again if a status file
+                // is replaced as late as the deadline in that file.
                 notice: claim.timings.renew_deadline() + p.tunables.handoff_delay * 2,
             }
         });

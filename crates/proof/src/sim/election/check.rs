@@ -23,8 +23,8 @@ use crate::election::{
     Reason, Reservation, Revision, Token, Watch,
 };
 
-/// A claim may have one acknowledged renewal and 256 unresolved renewals (the limit in
-/// `election/tenure.rs`). At most two renewals may be in flight.
+/// A filter may list the revisions of one acknowledged renewal and of 256 renewals with an unknown
+/// outcome (the limit in `election/tenure.rs`). At most two renewals may be in flight.
 const CHAIN_MAX: usize = 257;
 const RENEWALS_MAX: usize = 2;
 
@@ -253,7 +253,8 @@ impl World {
         p.facts.calls(decided, call, operation, timings);
     }
 
-    /// Returns the state that an acquisition expects, if only a hint shows this state.
+    /// Returns the state that an acquisition expects, if the process knows this state only from a
+    /// hint.
     fn announced(
         &self,
         process: usize,

@@ -58,16 +58,16 @@ pub(super) struct Machine {
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
     pub(super) supervises: bool,
-    /// The guard runs in another container than the daemon.
+    /// The guard and the daemon run in different containers.
     pub(super) contained: bool,
     /// The time allowed for a workload to end when leadership is given up.
     pub(super) stop_grace: Duration,
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine. Both twins own the writes that were sent before the fork. Both may therefore
-/// lead under each of these claims until the instant listed with it, on the clock that both twins
-/// share.
+/// A forked machine. Both twins own the writes that were sent before the fork, so both may lead
+/// under the claims of these writes. `claims` lists each claim with the instant when its authority
+/// ends, on the clock that both twins share.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(Claim, BootTime)>,
@@ -143,7 +143,8 @@ pub(super) struct Leases {
     pub(super) replaced: Vec<(u64, Duration)>,
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
-    /// Tokens restarted after a loss of data, so every token up to this token may be used twice.
+    /// Set if tokens restarted after a loss of data. Every token up to this token may be used
+    /// twice.
     pub(super) tokens_reused_to: Option<crate::election::Token>,
     pub(super) clock_skew: i64,
     pub(super) skewed: bool,

@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Applies a guard's fault to the guard's container.
+    /// Applies a fault of guards to a guard's container.
     pub(super) fn trouble_container(&mut self, c: usize, fault: Fault, until: u64) {
         match fault {
             Fault::GuardKilled | Fault::BothKilled | Fault::ContainerKilled => {
@@ -123,7 +123,7 @@ impl World {
         self.trouble_container(c, fault, self.now + length);
     }
 
-    /// Breaks the connection of a process at about the time of its acquisition.
+    /// May break the connection of a process at about the time of its acquisition.
     pub(super) fn disturb_connection(&mut self, process: usize) {
         let connection = self.processes[process].connection;
         if let Some(Connection { peer: c, .. }) = connection

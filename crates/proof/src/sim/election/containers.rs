@@ -118,8 +118,8 @@ impl World {
         if awake > self.now {
             return self.at(awake, move |world| world.connects(c));
         }
-        // The daemon waits for the guard that received its last order, which may write its record
-        // late.
+        // The daemon waits for the guard that received its last order, because this guard may write
+        // its record late.
         let open = self.processes[daemon].ordered;
         let same = |g: usize| self.own.guards[g].container() == Some(c);
         let of_other = open.is_some_and(|g| !same(g) || self.own.guards[g].exited);
@@ -206,7 +206,7 @@ impl World {
         self.notice_exit(g);
     }
 
-    /// Records that a container has received an order, and the order's guard.
+    /// Records that a container has received the order for guard `g`.
     pub(super) fn ordered(&mut self, c: usize, g: usize) {
         self.own.containers[c].guard = Some(g);
         self.own.containers[c].ordered_last = Some(g);
@@ -238,7 +238,7 @@ impl World {
         self.at(at, move |world| world.close_noticed(daemon, here, g));
     }
 
-    /// Handles the closing of a guard's connection, once the daemon notices the closing.
+    /// Called when the daemon notices that a guard's connection has closed.
     pub(super) fn close_noticed(
         &mut self,
         daemon: usize,
@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// Handles the exit of a guard that had an order, once the daemon notices the exit.
+    /// Called when the daemon notices the exit of a guard that had an order.
     pub(super) fn exited_guard(&mut self, g: usize) {
         let Guard {
             daemon, directory, ..

@@ -110,7 +110,7 @@ faults! {
     ChildCrashes,
     /// A child ignores the signal that asks it to end.
     ChildStubborn,
-    /// A child leaves a process behind that outlives it.
+    /// A child leaves behind a process that outlives the child.
     ChildForks,
     /// An unsupervised workload checks only occasionally whether its candidate leads.
     WorkloadPolls,
@@ -136,7 +136,7 @@ faults! {
     Routers,
     /// A child, such as a process in uninterruptible sleep, survives SIGKILL for a while.
     ChildUnkillable,
-    /// Guards run in other containers than their daemons.
+    /// Guards and their daemons run in different containers.
     Contained,
     /// The container of a guard is killed, with its child.
     ContainerKilled,

@@ -190,9 +190,9 @@ impl FileThread {
         Round::Writes
     }
 
-    /// Completes the write, and returns the number of answered flushes and their answer. If the
-    /// write fails on a full disk, the thread removes the files; `second_chance` is true if the
-    /// thread can then write the files again.
+    /// Completes the write, and returns the number of answered flushes and their answer. If writing
+    /// "not leader" fails on a full disk, the thread removes files that say "leader";
+    /// `second_chance` is true if the thread can then write the files again.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

@@ -1,7 +1,7 @@
 //! The supervised workload: the requests of its daemon (`crates/supervisor/src/lib.rs` and
 //! `crates/guard/src/client.rs`), the guard, and the guard's child.
 //!
-//! The shipped `DeadlinePolicy` decides for a guard. The simulation models the code of
+//! The shipped `DeadlinePolicy` makes a guard's decisions. The simulation models the code of
 //! `crates/guard/src/guard.rs` around the policy: a guard reads everything that has arrived, checks
 //! the child, decides, and acts. Once the child is gone, the guard releases the claim lock and
 //! exits.

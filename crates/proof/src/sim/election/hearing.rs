@@ -1,5 +1,5 @@
-//! Records the order in which a process receives events and replies, and the calls that they
-//! require.
+//! Records the order in which a process receives events and replies, and the calls that the process
+//! must make in response.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct Hearing {
     /// The position, in the order of commits, of the newest state that an event showed since the
     /// read was sent.
     order: u64,
-    /// Set if this input is a reply whose state is older than an earlier event's state.
+    /// Set if this input is a reply whose state is older than the state in an earlier event.
     late: Option<Late>,
 }
 
@@ -83,7 +83,7 @@ impl Hearing {
 }
 
 impl World {
-    /// Checks that the process made every call that its last turn required, and records this
+    /// Checks that the process reopened its stream if its last turn required this, and records this
     /// input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let archive = &self.own.archive;
@@ -184,7 +184,7 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// Returns the newest token that the process has seen and the stored token. Returns `None`
+    /// Returns the newest token that the process has seen, and the stored token. Returns `None`
     /// unless the process is an idle follower whose stream is up to date.
     fn followed(&self, process: usize, idle: bool) -> Option<Followed> {
         let p = &self.processes[process];

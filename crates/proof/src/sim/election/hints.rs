@@ -73,7 +73,7 @@ impl World {
         self.own.hints.gone_until <= self.now
     }
 
-    /// Makes each candidate try to use hints some time after the collection exists.
+    /// Makes each candidate try to use hints some time after the collection is created.
     pub(super) fn notice_hints(&mut self) {
         let latest = NOTICED_IN / SECOND;
         let at = self.own.hints.gone_until + self.own.hints.dice.between(1, latest) * SECOND;
@@ -134,7 +134,8 @@ impl World {
         declared(p.tenure_interval.filter(|_| hints))
     }
 
-    /// Replaces the primary just after this release, which the primary alone may have acknowledged.
+    /// May replace the primary just after an announced release. At that time, possibly only the old
+    /// primary has the release.
     pub(super) fn disturb_release(
         &mut self,
         process: usize,
@@ -295,8 +296,8 @@ impl World {
         }
     }
 
-    /// Ends the leadership long after the last fault. Half of the leaders release the lease, and the
-    /// others are killed.
+    /// Ends the leadership long after the last fault. In half of the runs, the leader releases the
+    /// lease; in the others, the leader is killed.
     pub(super) fn end_leadership_in_peace(&mut self) {
         match self.own.hints.dice.one_in(2) {
             true => self.hand_off(),

@@ -383,8 +383,8 @@ impl World {
         }
     }
 
-    /// Delivers a signal during an acquisition, or delays the acquisition and restores the document
-    /// that it expects just before the store applies it. Returns the delay.
+    /// May deliver a signal during an acquisition. May also delay the acquisition and, just before
+    /// it reaches the store, restore the document that the acquisition expects. Returns the delay.
     pub(super) fn disturb_acquisition(
         &mut self,
         process: usize,

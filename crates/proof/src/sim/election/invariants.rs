@@ -1,6 +1,6 @@
 //! The invariants that must hold after every step. Each file checks one invariant, or a part of it,
-//! with small pure functions, and tests them on inputs written by hand. `docs/protocol.md` defines
-//! the numbers of the invariants.
+//! with small pure functions, and tests them on inputs written by hand. `docs/protocol.md` lists
+//! the numbered invariants.
 
 use std::time::Duration;
 

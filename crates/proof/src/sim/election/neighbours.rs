@@ -102,7 +102,7 @@ impl World {
         let (before, after) = (holder(&committed.before), holder(&committed.after));
         match (before, after, committed.write) {
             (Some(claim), None, Writer::Process(process)) => {
-                // A witness releases the claim of an exited process.
+                // The writer may be a witness, which releases the claim of an exited process.
                 let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
                 let maker = (0..self.processes.len()).rfind(makes);
                 self.own.freed = Some((maker.unwrap_or(process), claim))

@@ -266,7 +266,7 @@ impl Facts {
         let lease = Lease {
             holder: None,
             revision: released.revision,
-            // The process may have ignored the reply that shows a pause.
+            // The process may have ignored a reply that showed a pause.
             paused: false,
             reserved_for: Some(Reservation {
                 identity: released.reserved_for.clone(),

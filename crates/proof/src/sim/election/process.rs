@@ -164,8 +164,8 @@ impl Process {
             releases_predecessor: machine.releases_predecessor,
             stands_by: machine.stands_by,
             priority: machine.priority,
-            // Candidates on machines with an odd boot number do not align renewals with slots, like
-            // candidates of earlier versions.
+            // Candidates on machines with an odd boot number behave like earlier versions, which do
+            // not align renewals with slots.
             shared_clock_offset: machine.boot.is_multiple_of(2).then_some(Duration::ZERO),
         };
         let election = Election::new(candidate, now, random.at(now));

@@ -24,8 +24,8 @@ pub(super) type Change = Box<(Stored, Stored)>;
 const BEAT: u64 = 10 * SECOND;
 /// Maximum delay of a stream through routers: MongoDB's default for `periodicNoopIntervalSecs`.
 const LAG_MAX: u64 = 10 * SECOND;
-/// Interval at which a process without hints and without a change stream retries. Must equal the
-/// value in `store/mongo/follow.rs`.
+/// Interval at which a process without hints and without a change stream tries to open one of them.
+/// Must equal the value in `store/mongo/follow.rs`.
 const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {

@@ -1,4 +1,4 @@
-//! An operator edits the document by hand. An edit grants nothing.
+//! An operator edits the document by hand. An edit sends no grant events to the contenders.
 
 use super::network::{Write, Writer};
 use super::world::World;

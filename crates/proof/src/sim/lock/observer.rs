@@ -257,7 +257,8 @@ impl World {
         });
         let Some(owner) = owner else { return };
         let p = &self.processes[owner];
-        // A waiter that is in time by its own clock may be late by true time.
+        // A waiter's clock may be slow, so an eviction that is on time by this clock may be late by
+        // true time.
         let lease = p.options.timings.lease_duration() * 2;
         let lease = u64::try_from(lease.as_nanos()).expect("short");
         self.found(live_entries_stay::check(live_entries_stay::Taken {
@@ -275,7 +276,7 @@ impl World {
         let entry = self.committed_entry(claim);
         // If the store applies a join after the owner's other calls, the owner does not know of the
         // new entry. Twins share one entry, so one twin's leave may remove the entry of both. The
-        // other twin has then lost its entry, even if a late join restores the entry and the other
+        // remaining twin has then lost its entry, even if a late join restores the entry and this
         // twin renews it.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)

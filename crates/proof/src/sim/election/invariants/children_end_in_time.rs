@@ -29,7 +29,7 @@ pub(crate) struct Running {
     pub(crate) kept: Option<Duration>,
     /// Maximum time that a process needs to act after it resumes.
     pub(crate) wake_max: Duration,
-    /// Time after the deadline when a daemon considers its guard stuck.
+    /// Time from the deadline until a daemon considers its guard stuck.
     pub(crate) guard_late_max: Duration,
 }
 

@@ -13,7 +13,7 @@ use crate::election::{
 };
 use crate::reference::election::free;
 
-/// An acquire or a takeover that is sent, and the document that its sender saw.
+/// An acquisition or a takeover, and the document that its sender saw.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub(crate) now: BootTime,

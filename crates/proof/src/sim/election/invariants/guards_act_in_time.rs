@@ -1,4 +1,4 @@
-//! A guard that runs enforces the newest deadline that it received, even while it waits for
+//! A running guard enforces the newest deadline that it received, even while the guard waits for
 //! another event. The daemon never has to treat its guard as late.
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! I10: if the lease is not paused, the store is reachable and the candidates are healthy, exactly
-//! one candidate leads within a bound, and continues to lead. The bound follows from the
-//! durations.
+//! I10: within a bound, exactly one candidate leads, and continues to lead. The lease must not be
+//! paused, the store must be reachable, and the candidates must be healthy. The bound follows from
+//! the durations.
 
 use std::time::Duration;
 

@@ -10,8 +10,9 @@ const RATIO: (u64, u64) = (11, 10);
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// The checks tolerate the claim in three cases: after a fork or damage to the store, if its
-    /// machine woke just after the deadline, or if neither guard nor daemon runs.
+    /// The checks tolerate the claim in four cases: after a fork or damage to the store, if the
+    /// child runs past its deadline, if the child has survived SIGKILL, or if neither guard nor
+    /// daemon runs.
     pub(crate) tolerated: bool,
 }
 

@@ -32,8 +32,8 @@ pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation
     )
 }
 
-/// Checks how long an expired entry stayed after a job acquired the lock. The job had to evict the
-/// entry.
+/// Checks how long an expired entry stayed after a job acquired the lock, if this job had to evict
+/// the entry.
 pub(crate) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,

@@ -1,6 +1,6 @@
 //! After a recorded success, the work does not begin again within its period. Only a success of the
-//! work is recorded. Because of a success dated in the future, the work is skipped for at most one
-//! period before and after that date.
+//! work is recorded. If a success is dated in the future, the work is skipped only within one
+//! period before or after that date.
 //!
 //! The checks do not know which of several readings of the store's clock a reply used. They accept
 //! the age of a success at any of these readings.
