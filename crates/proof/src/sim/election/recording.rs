@@ -17,7 +17,7 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Input};
 use crate::proof::sim::MS;
 
-/// Interval at which the model checks for a shim that the daemon must reap.
+/// Interval at which the simulation checks for a shim that the daemon must reap.
 const REAPED_AGAIN: u64 = 20 * MS;
 
 #[derive(Debug, Clone, Copy)]

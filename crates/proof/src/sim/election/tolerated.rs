@@ -95,9 +95,9 @@ impl World {
         }
     }
 
-    /// Tolerates a process of a forked machine that restarts before it has noticed the fork. The
-    /// claim record is valid, so the restarted process has authority up to the recorded deadline,
-    /// at the same time as its twin.
+    /// Tolerates a process that restarts on a forked machine before the process has noticed the
+    /// fork. The claim record is valid, so the restarted process has authority up to the recorded
+    /// deadline, at the same time as its twin.
     pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let (holder, path) = match operation {

@@ -1,5 +1,5 @@
-//! I11: every queue and every message is bounded, no write replaces a foreign document, and only a
-//! create operation creates a document.
+//! I11: the calls in flight, the filters and the history are bounded, no candidate replaces a
+//! foreign document, and a document that a candidate creates is a free lease.
 
 use super::{Violation, require, with};
 

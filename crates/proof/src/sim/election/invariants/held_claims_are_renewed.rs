@@ -8,7 +8,8 @@ use super::{Violation, require};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    /// Time since the process last sent a renewal, or last resumed after a freeze.
+    /// Time since the process last sent a renewal or last resumed after a freeze, whichever is
+    /// shorter.
     pub(crate) idle: Duration,
     /// The sum of a renewal interval, timeouts and retries.
     pub(crate) idle_max: Duration,

@@ -12,7 +12,8 @@ const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stop {
-    /// Time since the step-down began, or since the process last resumed after a freeze.
+    /// Time since the step-down began or since the process last resumed after a freeze, whichever
+    /// is shorter.
     pub(crate) lasts: Duration,
     /// Time from the stop signal to SIGKILL.
     pub(crate) grace: Duration,
