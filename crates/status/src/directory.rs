@@ -115,7 +115,8 @@ struct ClaimFileRecord {
 }
 
 impl StatusDirectory {
-    /// Creates the directory if it is missing, locks it, and reads the record of an earlier process.
+    /// Creates the directory if it is missing, locks it, and reads the record of an earlier
+    /// process.
     pub fn open(path: &Path, lease: &ResourceName) -> Result<(Self, RecoveredState), CommandError> {
         Self::open_after(path, lease, Duration::ZERO, |_| {})
     }

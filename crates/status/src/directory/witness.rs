@@ -1,7 +1,7 @@
 //! Opens the directory of a daemon that has exited, to release the daemon's claim.
 //!
-//! A witness holds only the lock of the claim file, as a guard does, so a restarted daemon waits for
-//! the witness instead of failing. A witness changes nothing unless the claim's process has
+//! A witness holds only the lock of the claim file, as a guard does, so a restarted daemon waits
+//! for the witness instead of failing. A witness changes nothing unless the claim's process has
 //! provably exited.
 
 use std::fs::{self, File};

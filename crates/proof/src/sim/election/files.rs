@@ -131,7 +131,8 @@ impl FileThread {
         self.called = true;
     }
 
-    /// Requests a flush. As in `elector/host.rs`, the process ignores the answers of earlier flushes.
+    /// Requests a flush. As in `elector/host.rs`, the process ignores the answers of earlier
+    /// flushes.
     pub(super) fn flush(&mut self) {
         self.called = true;
         self.flushes = 1;

@@ -369,8 +369,8 @@ impl World {
         declared.filter(|_| holder.claim == claim)
     }
 
-    /// Returns the leader if followers learn of its renewals in time. Each follower follows hints, or
-    /// follows a late stream and assumes the leader's renewal interval.
+    /// Returns the leader if followers learn of its renewals in time. Each follower follows hints,
+    /// or follows a late stream and assumes the leader's renewal interval.
     fn timely_leader(&self) -> Option<usize> {
         let routed = self.faults.has(Fault::Routers);
         let leader = &self.processes[self.leader()?];
