@@ -54,7 +54,7 @@ async fn a_link_of_another_user_is_not_followed() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     assert_eq!(mode(Path::new(&precious)), 0o600);
     eventually("the warning is logged", async || {
-        let told = records(&daemon, "other users may write");
+        let told = records(&daemon, "other users can write");
         told.iter().any(|line| line["level"] == "WARN")
     })
     .await;

@@ -333,7 +333,7 @@ async fn an_outage_begins_at_the_last_answer_of_a_server_that_hangs() {
     for pause in [0, 12] {
         tokio::time::sleep(std::time::Duration::from_secs(pause)).await;
         // The page shows whole seconds, and the last answer is at most 2 s older than the stop.
-        for (id, words) in [("connection", "since"), ("outage", "those of")] {
+        for (id, words) in [("connection", "since"), ("outage", "as of")] {
             let before = after(&mut browser, id, words, stopped + 1_000.0).await;
             assert!((0.0..6_000.0).contains(&before), "{id}: {before} ms");
         }

@@ -250,7 +250,7 @@ fn a_login_that_is_not_built_is_named_with_its_feature() {
     }
     let text = UriProblem::Login("MONGODB-AWS", "aws-auth").to_string();
     assert!(
-        text.contains("build one with --features aws-auth"),
+        text.contains("build leasehold with --features aws-auth"),
         "{text}"
     );
 }

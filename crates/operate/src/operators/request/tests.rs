@@ -263,7 +263,7 @@ fn the_progress_depends_on_the_changes_of_the_lease() {
             StepDown,
             no_change(),
             vec![own()],
-            "Superseded: the request was withdrawn",
+            "Superseded: in the meantime, the request was withdrawn",
         ),
         (
             StepDown,

@@ -164,8 +164,8 @@ impl Facts {
                 };
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.shown(now, found);
-                // The process may have ignored this reply, and then does not know of a pause that the
-                // reply shows. It ignores the replies to earlier reads.
+                // The process may have ignored this reply, and then does not know of a pause that
+                // the reply shows. It ignores the replies to earlier reads.
                 let earlier = self.last_read != Some(*call);
                 let maybe_ignored = paused.map_or(earlier, |paused| !paused);
                 if let (true, Some(sight)) = (maybe_ignored, self.sights.back_mut()) {
