@@ -158,11 +158,11 @@ impl Candidate {
         daemon.exit_code().is_none() && daemon.leads()
     }
 
-    /// True if the status names a leader, so the daemon knows the newest token.
-    pub(crate) fn knows_leader(&self) -> bool {
+    /// Returns the token of the leader that the status names.
+    pub(crate) fn token_of_leader(&self) -> Option<i64> {
         let state = self.state.lock().expect("no holder panics");
-        let status = state.daemon.as_ref().and_then(Daemon::try_status);
-        status.is_some_and(|status| status["holder"]["identity"].is_string())
+        let status = state.daemon.as_ref().and_then(Daemon::try_status)?;
+        status["holder"]["token"].as_i64()
     }
 
     pub(crate) fn pid(&self, part: Part) -> Option<u32> {

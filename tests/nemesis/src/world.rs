@@ -25,6 +25,8 @@ const RIVAL_LOOPS: usize = 2;
 const POLL: Duration = Duration::from_millis(20);
 /// Timeout of the nemesis's own MongoDB calls.
 const ASK_MAX: Duration = Duration::from_secs(5);
+/// Maximum wait until all candidates know the newest token.
+const KNOWN_MAX: Duration = Duration::from_secs(10);
 /// Additional time for a busy machine.
 const BUSY: Duration = Duration::from_secs(3);
 
@@ -236,11 +238,32 @@ impl World {
         true
     }
 
-    /// Waits until all candidates know the leader. Until then no fault may delete the document,
-    /// because a candidate that has never seen the current token could issue that token again.
+    /// Waits until all candidates know the leader.
     pub(crate) async fn known(&self) {
-        let known = async || self.candidates.iter().all(Candidate::knows_leader);
+        let knows = |candidate: &Candidate| candidate.token_of_leader().is_some();
+        let known = async || self.candidates.iter().all(knows);
         leasehold_testbed::eventually("all candidates know the leader", known).await;
+    }
+
+    /// Returns the token of the document once all candidates know it, or `None` after
+    /// [`KNOWN_MAX`]. Otherwise, no fault may delete or restore the document, because a candidate
+    /// that has never seen the current token could issue that token again.
+    async fn known_token(&self) -> Option<i64> {
+        let leases = self.documents();
+        let end = Instant::now() + KNOWN_MAX;
+        while Instant::now() < end {
+            let read = tokio::time::timeout(ASK_MAX, leases.find_one(doc! { "_id": LEASE }));
+            if let Ok(Ok(Some(found))) = read.await
+                && let Ok(token) = found.get_i64("token")
+            {
+                let mut known = self.candidates.iter().map(Candidate::token_of_leader);
+                if known.all(|known| known == Some(token)) {
+                    return Some(token);
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        None
     }
 
     pub(crate) async fn residents(&self) -> Result<(), Failure> {
@@ -310,16 +333,22 @@ impl World {
     /// Edits the lease document. Returns true if MongoDB acknowledged the change. An unacknowledged
     /// change may still have been applied.
     pub(crate) async fn edit(&self, edit: Edit) -> bool {
+        let mut filter = doc! { "_id": LEASE };
+        if let Edit::Delete | Edit::Replace(_) = edit {
+            let Some(token) = self.known_token().await else {
+                println!(
+                    "skipped: a deletion or restore, because some candidate did not know the token"
+                );
+                return false;
+            };
+            filter.insert("token", token);
+        }
         self.changes[0].declare(LEASE, "a fault");
         let leases = self.documents();
-        let filter = doc! { "_id": LEASE };
         let write = async {
             match edit {
                 Edit::Delete => leases.delete_one(filter).await.map(drop),
-                Edit::Replace(document) => {
-                    let replace = leases.replace_one(filter, document).upsert(true);
-                    replace.await.map(drop)
-                }
+                Edit::Replace(document) => leases.replace_one(filter, document).await.map(drop),
                 Edit::Token(conversion) => {
                     let stages = vec![doc! { "$set": { "token": { conversion: "$token" } } }];
                     leases.update_one(filter, stages).await.map(drop)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::invariants::Violation;
 
 /// Maximum number of seeds. A planted bug that these seeds do not reveal counts as not caught.
-const SEEDS_MAX: u64 = 2_000;
+const SEEDS_MAX: u64 = 6_000;
 const SITES_MAX: usize = 55;
 
 pub(crate) trait Bug: Copy + Debug + Sync + 'static {

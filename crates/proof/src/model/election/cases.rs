@@ -126,7 +126,7 @@ pub(crate) fn short() -> Vec<Case> {
             name: "two candidates on change streams with a standby, one fault of any kind",
             bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
             milestones: UNKNOWN,
-            states_min: 379_400,
+            states_min: 378_700,
         },
         Case {
             name: "two candidates on change streams, one of them preferred, no fault",

@@ -192,7 +192,9 @@ impl World {
         let reports =
             stream.open && !stream.silent && !stream.stale && !stream.hints && !stream.late;
         let read = p.hearing.open && p.hearing.informed;
-        let handled = read && stream.last_at <= self.now;
+        // After a lost answer, the process reads again, and may meanwhile know only an older state.
+        let answered = p.hearing.informing.is_none();
+        let handled = read && answered && stream.last_at <= self.now;
         let (at, Was::Token(stored)) = self.own.was.last()? else {
             return None;
         };
