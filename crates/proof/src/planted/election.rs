@@ -153,8 +153,8 @@ mutations! {
         "writes are acknowledged by a majority",
     HighestTokenForgotten:
         "the next token is above the highest token that this process has seen",
-    /// While its acquisition is in flight, a candidate learns that the store was rolled back, but
-    /// forgets this when the acquisition succeeds.
+    /// A candidate learns of a rollback while an acquisition is in flight, but forgets the rollback
+    /// when the acquisition succeeds.
     RollbackForgottenAtBegin:
         "an acquisition never leads if, after it was sent, another claim had its token or the store was rolled back",
     TokenNotRemembered:

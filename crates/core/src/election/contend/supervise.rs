@@ -104,8 +104,8 @@ impl WorkloadState {
         drain.map(|drain| drain.token)
     }
 
-    /// Returns the instant until which a shutdown delays its release: when the workload has had
-    /// time to notice the loss, or when the claim expires, whichever is earlier.
+    /// Returns the instant at which a shutdown no longer delays its release: the workload has then
+    /// had time to notice the loss, or the claim has expired.
     pub(super) fn worth_waiting_until(&self) -> Option<BootTime> {
         self.drain.map(|drain| drain.until.min(drain.expired_at))
     }
