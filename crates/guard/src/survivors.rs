@@ -212,7 +212,8 @@ impl Stat {
             started: field(19)?.parse().ok()?,
             runs: !ended,
             is_kernel_thread: flags & PF_KTHREAD != 0,
-            // An exec sets this code address last. The kernel hides the address from other users.
+            // The code address is 0 until an exec is almost complete. The kernel hides the address
+            // from other users.
             is_executing: field(23)? == "0",
             has_no_environment: field(47)? == field(48)?,
             group: field(2)?.parse().ok()?,

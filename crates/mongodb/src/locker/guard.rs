@@ -232,7 +232,7 @@ impl LockGuard {
             _ => None,
         };
         let found = status.wait_for(|status| lost(status).is_some()).await;
-        // A contender that failed without a recorded loss has no authority after its deadline.
+        // Without a recorded loss, a failed contender lost the lock at its deadline.
         let loss = found.ok().and_then(|status| lost(&status));
         loss.unwrap_or(Loss::Deadline)
     }

@@ -23,7 +23,7 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Registration {
     wanted: bool,
-    attempt: Option<Attempt>,
+    attempt: Option<RegistrationAttempt>,
     /// The unanswered registration, with the vacancy that it fills, or the unanswered withdrawal.
     call: Option<(CallId, Option<Vacancy>)>,
     exit_by: Option<BootTime>,
@@ -33,7 +33,7 @@ pub(super) struct Registration {
 
 /// The attempt to fill a vacancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Attempt {
+struct RegistrationAttempt {
     vacancy: Vacancy,
     /// The instant to register. After a rejection, `None` until the view shows a different standby
     /// or holder.
@@ -117,7 +117,7 @@ impl Contender {
             return None;
         };
         let current = self.registration.attempt.filter(|it| it.vacancy == vacancy);
-        let mut attempt = current.unwrap_or_else(|| Attempt {
+        let mut attempt = current.unwrap_or_else(|| RegistrationAttempt {
             vacancy,
             due: Some(turn.now + spread(turn)),
             back_off: Duration::ZERO,
