@@ -71,6 +71,19 @@ fn i8_a_false_announcement_changes_nothing() {
 }
 
 #[test]
+fn i8_a_late_announcement_does_not_hide_a_pause_that_was_read() {
+    let (mut a, mut b, mut stored) = leader_and_reader();
+    let claim = stored.lease().claim().expect("held");
+    a.release(at(2), Input::Shutdown, &mut stored);
+    stored.lease_mut().paused = true;
+    b.observe(at(2), &mut stored);
+    b.input(at(2), announcement(claim, stored.lease().revision, "b"));
+    assert_eq!(b.count("acquire"), 0, "{:?}", b.sent);
+    b.run(at(30), &mut stored);
+    assert_eq!(b.count("acquire"), 0, "{:?}", b.sent);
+}
+
+#[test]
 fn a_barred_candidate_does_not_acquire_an_announced_release() {
     let (mut a, mut b, mut stored) = leader_and_reader();
     let claim = stored.lease().claim().expect("held");
