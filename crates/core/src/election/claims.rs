@@ -158,11 +158,17 @@ impl OpenClaims {
         self.ended.retain(|e| e.claim != claim);
     }
 
-    /// Returns the claim whose release only the primary had acknowledged, if the lease no longer
-    /// names it.
+    /// Returns a claim whose release was not acknowledged by a majority, if the lease of a read
+    /// shows that the claim has been released.
     pub(super) fn confirm_release(&mut self, lease: &Lease) -> Option<Claim> {
-        self.unconfirmed
-            .take_if(|claim| lease.claim() != Some(*claim))
+        let unconfirmed = self
+            .unconfirmed
+            .take_if(|claim| lease.claim() != Some(*claim));
+        // A free lease with the claim's token shows the end of the claim, because no other claim
+        // has had this token, and no later write of the claim matches.
+        let is_free = lease.holder.is_none();
+        let ended = || self.ended.iter().find(|e| e.entry.token == lease.token);
+        unconfirmed.or_else(|| ended().filter(|_| is_free).map(|e| e.claim))
     }
 
     /// Drops all claims of this process, because their revisions are gone. If a restore brings a

@@ -183,6 +183,9 @@ impl Contender {
         turn.effects
             .notice(Notice::StoreRolledBack { seen, found, wait });
         self.claims.clear();
+        if let Some(claim) = self.record.claim {
+            self.forget_recorded(claim, turn);
+        }
         self.checking = None;
         // An event may have shown a newer document than the reply that proves the rollback.
         self.reads.fall_behind(turn.now);
@@ -252,7 +255,7 @@ impl Contender {
         }
     }
 
-    fn cool_down(&mut self, token: Token, now: BootTime) {
+    pub(super) fn cool_down(&mut self, token: Token, now: BootTime) {
         let until = now + self.me.timings().lease_duration();
         self.waits.cool_down(until, token, self.me.session);
     }

@@ -233,6 +233,7 @@ impl Contender {
             }
             (WriteInFlight::Adopting { attempt, .. }, Outcome::Rejected) => {
                 self.claims.remove_pending(attempt.claim);
+                self.forget_recorded(attempt.claim, turn);
                 self.reads.fall_behind(turn.now);
             }
             (
@@ -260,7 +261,12 @@ impl Contender {
                 self.reads.read_before_write(turn.now + HEAD_START);
             }
             (WriteInFlight::Releasing { claim, .. }, Outcome::Rejected) => {
-                self.claims.remove_ended(claim);
+                // A late renewal of an exited process can cause the rejection. The claim of that
+                // process is still proof. Any other stored claim has a renewal of a twin.
+                match self.claims.exited.is_some_and(|it| it.claim == claim) {
+                    true => self.claims.remove_ended(claim),
+                    false => self.released(claim, turn),
+                }
                 self.reads.fall_behind(turn.now);
             }
             (_, Outcome::Failed)
@@ -275,9 +281,13 @@ impl Contender {
 
     pub(super) fn released(&mut self, claim: Claim, turn: &mut Turn<'_>) {
         self.claims.remove_ended(claim);
+        self.forget_recorded(claim, turn);
+    }
+
+    /// Removes a claim that is no longer stored from the record in the status directory. If a
+    /// restored document or a twin's renewal brings the claim back, another candidate may lead.
+    pub(super) fn forget_recorded(&mut self, claim: Claim, turn: &mut Turn<'_>) {
         if self.record.claim == Some(claim) {
-            // If a restored document contains the claim again, another candidate may lead, so the
-            // record must no longer name the claim.
             turn.effects.push(self.record.set(None, &self.view));
         }
     }

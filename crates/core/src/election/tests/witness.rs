@@ -163,3 +163,55 @@ fn a_successor_releases_the_claim_if_configured_and_contends_again() {
     successor.run(at(2), &mut stored);
     assert_eq!(successor.token(), token(2));
 }
+
+#[test]
+fn a_leader_whose_release_was_rejected_leaves_no_proof() {
+    let (mut a, mut stored) = leader("a", at(0));
+    // A twin on a forked machine has renewed the claim.
+    stored.rewrite();
+    a.demote(at(1), Input::Shutdown);
+    a.run(at(5), &mut stored);
+    assert!(a.exited && stored.lease().holder.is_some());
+    assert_eq!(recorded(&a), None, "the twin may lead");
+    let mut successor = a.successor(at(6));
+    successor.run(at(20), &mut stored);
+    assert_eq!(successor.count("take_over"), 0, "it waits for the expiry");
+}
+
+#[test]
+fn a_leader_whose_document_is_gone_leaves_no_proof() {
+    let (mut a, stored) = leader("a", at(0));
+    let restored = stored.clone();
+    a.reread(at(1), &mut Stored::default());
+    a.serve(at(1), &mut Stored::default());
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
+    assert_eq!(recorded(&a), None, "a restored document may name the claim");
+    let mut successor = a.successor(at(2));
+    successor.run(at(20), &mut restored.clone());
+    assert_eq!(successor.count("take_over"), 0, "it waits for the expiry");
+}
+
+#[test]
+fn a_rejected_adoption_leaves_no_proof() {
+    let (mut b, mut stored) = acquiring();
+    b.lose_reply(at(1), &mut stored);
+    b.run(at(1), &mut stored);
+    while b.waiting() != ["renew"] {
+        b.wake();
+        b.serve_reads(b.now(), &mut stored);
+    }
+    stored.rewrite();
+    b.answer(b.now(), &mut stored);
+    assert_eq!(recorded(&b), None);
+}
+
+#[test]
+fn a_read_confirms_a_release_whose_reply_was_lost() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.demote(at(1), Input::Shutdown);
+    assert_eq!(a.lose_reply(at(1), &mut stored).as_str(), "release");
+    a.run(at(60), &mut stored);
+    assert_eq!((a.exited, a.count("release")), (true, 1));
+    assert!(!a.election.is_left_to_expire(), "the lease is free");
+    assert_eq!(recorded(&a), None);
+}
