@@ -165,7 +165,11 @@ impl MongoStore {
         };
         let updated = deployment.update_with((filter, update.into()), projection(), concern);
         let Some(document) = updated.await? else {
-            return Ok(Outcome::Rejected);
+            // Without a majority, the primary may be deposed, and may lack the newest renewal.
+            return Ok(match released {
+                Some(_) => Outcome::Unknown,
+                None => Outcome::Rejected,
+            });
         };
         // A leader without a change stream sees a roll call when it renews.
         shared.called(roll_call::called(&document));

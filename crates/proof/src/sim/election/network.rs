@@ -148,7 +148,12 @@ impl Calls for Leases {
         let write = |stored: &mut Stored| {
             let standby = stored.lease().and_then(|lease| lease.standby.clone());
             if !stored.write(&machine.identity, wall, operation) {
-                return (Outcome::Rejected, None);
+                // Another primary may have the claim's newest renewal.
+                let outcome = match announced {
+                    true => Outcome::Unknown,
+                    false => Outcome::Rejected,
+                };
+                return (outcome, None);
             }
             if let Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } = sent
             {
