@@ -162,6 +162,9 @@ impl Election {
             }
             Input::StepDown => {
                 self.contender.cancel_acquisitions(turn.now);
+                if let CandidateState::Stopping(stopping) = &self.state {
+                    self.contender.cool_down(stopping.tenure.token, turn.now);
+                }
                 self.stop(Reason::Requested, None, turn);
             }
             Input::Shutdown => self.shut_down(turn),
@@ -178,9 +181,10 @@ impl Election {
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let contender = &mut self.contender;
         contender.replied(&outcome, turn.now);
-        let leads = self.state.tenure().is_some();
+        let tenure = self.state.tenure();
+        let leads = tenure.is_some();
         if contender.registration_reply(call, &outcome, turn)
-            || contender.preference_reply(call, &outcome, leads, turn.now)
+            || contender.preference_reply(call, &outcome, tenure, turn.now)
         {
             // The reply belongs to a standby registration or to a withdrawal, and was handled
             // above.
@@ -348,10 +352,11 @@ impl Election {
     }
 
     fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        let retry_at = self.contender.me().retry_at(turn);
         let Some(tenure) = self.state.tenure_mut() else {
             return;
         };
+        // A reload does not change the timings of the claim.
+        let retry_at = turn.now + turn.jittered(tenure.timings.retry_interval());
         match tenure.reply(call, outcome, retry_at, turn.now) {
             RenewalReply::Extended(lease) => {
                 self.contender.renewed(tenure, &lease, turn);

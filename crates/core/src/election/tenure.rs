@@ -185,11 +185,15 @@ impl Tenure {
     }
 
     fn retry(&mut self, call: CallId, sent: bool, retry_at: BootTime) {
+        // The late failure of an abandoned renewal must not postpone the retry.
+        let renewal = self.renewals.get(call);
+        if renewal.is_some_and(|it| it.state == WriteState::Awaited) {
+            self.renewal_due = retry_at;
+        }
         if sent {
             self.renewals.settle(call, WriteState::Open);
         } else {
             self.renewals.remove(call);
         }
-        self.renewal_due = retry_at;
     }
 }

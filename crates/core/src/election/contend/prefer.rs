@@ -103,7 +103,7 @@ impl Contender {
         &mut self,
         call: CallId,
         outcome: &Outcome,
-        leads: bool,
+        tenure: Option<&Tenure>,
         now: BootTime,
     ) -> bool {
         if self.preference.step != Step::Asking(call) {
@@ -112,9 +112,10 @@ impl Contender {
         self.preference.seen = None;
         // If the withdrawal was not applied, a different standby may have registered.
         self.preference.step = Step::Idle;
-        if leads && matches!(outcome, Outcome::Applied(_)) {
+        if let (Some(tenure), Outcome::Applied(_)) = (tenure, outcome) {
             self.view.note_standby(None);
-            let wait = ANSWER_WAIT.max(2 * self.me.timings().renew_interval());
+            // A reload does not change the renewals of the claim.
+            let wait = ANSWER_WAIT.max(2 * tenure.timings.renew_interval());
             self.preference.step = Step::Asked {
                 from: now,
                 until: now + wait,

@@ -259,3 +259,30 @@ fn i9_dates_in_the_document_decide_nothing() {
         assert_eq!(b.count("take_over"), 0);
     }
 }
+
+#[test]
+fn a_reload_does_not_change_the_retries_of_a_claim() {
+    let (mut a, _) = leader("a", at(0));
+    let slower = with_timings(TimingSettings {
+        lease_duration: seconds(60),
+        renew_deadline: seconds(40),
+        retry_interval: seconds(8),
+        ..TimingSettings::default()
+    });
+    a.input(at(1), Input::Reconfigure(slower));
+    a.tick(at(3));
+    a.answer_with(at(3), Outcome::Failed);
+    let retry = a.election.next_wakeup().expect("it leads");
+    assert!(retry <= at(3) + millis(1200), "{retry:?}");
+}
+
+#[test]
+fn a_late_failure_does_not_postpone_the_retry() {
+    let (mut a, _) = leader("a", at(0));
+    a.tick(at(3));
+    let (call, _) = a.take_call();
+    a.reply(at(6), call, Outcome::Unknown);
+    let retry = a.election.next_wakeup().expect("it leads");
+    a.reply(retry - millis(1), call, Outcome::Unknown);
+    assert_eq!(a.election.next_wakeup(), Some(retry));
+}

@@ -100,3 +100,17 @@ fn unhealthy_and_asked_to_step_down_it_still_lets_another_lead_first() {
     a.run(at(25), &mut stored);
     assert!(a.leads(at(25)));
 }
+
+#[test]
+fn a_step_down_request_during_a_step_down_needs_a_cooldown_too() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), ILL);
+    a.input(at(1), Input::StepDown);
+    a.demoted(at(1), &mut stored);
+    assert_eq!(stored.history[0].reason, Reason::Unhealthy);
+    a.input(at(2), WELL);
+    a.run(at(25) - millis(1), &mut stored);
+    assert_eq!(a.count("acquire"), 1);
+    a.run(at(25), &mut stored);
+    assert_eq!(a.token(), token(2));
+}

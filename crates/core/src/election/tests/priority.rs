@@ -304,3 +304,40 @@ fn a_handover_to_a_standby_is_not_undone_by_a_lost_release() {
         assert!(b.leads(gave_way + seconds(3)));
     }
 }
+
+#[test]
+fn after_a_reload_a_leader_waits_for_renewals_of_its_claim() {
+    let slow = with_timings(TimingSettings {
+        lease_duration: seconds(100),
+        renew_deadline: seconds(75),
+        renew_interval: seconds(20),
+        ..TimingSettings::default()
+    });
+    let slow = Tunables {
+        prefer_interval: Some(seconds(INTERVAL)),
+        ..slow
+    };
+    let mut stored = Stored::default();
+    let mut a = start(
+        Candidate {
+            tunables: slow,
+            ..with_priority("a", 1)
+        },
+        at(0),
+        &mut stored,
+    );
+    let mut b = ranked("b", 2, at(0), &mut stored);
+    b.run(at(3), &mut stored);
+    a.observe(at(3), &mut stored);
+    a.input(at(4), Input::Reconfigure(with_priority("a", 1).tunables));
+    while a.count("withdraw") == 0 {
+        let now = a.wake();
+        a.serve(now, &mut stored);
+    }
+    let withdrawn = a.now();
+    b.observe(withdrawn, &mut stored);
+    b.run(withdrawn + seconds(3), &mut stored);
+    a.event(withdrawn + seconds(3), &stored);
+    a.run(withdrawn + seconds(40), &mut stored);
+    a.assert_role(Role::Stopping, Reason::Transferred);
+}

@@ -3,7 +3,7 @@
 //! `grant.rs`).
 
 use super::Exchange;
-use crate::claim::{IN_FLIGHT_MAX, earliest};
+use crate::claim::{IN_FLIGHT_MAX, WriteState, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::claim_writes::{SentWrite, WritePurpose};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
@@ -145,7 +145,10 @@ impl Holding {
             LockOutcome::Rejected => exchange.writes.record(write.call, &outcome),
             LockOutcome::PrimaryOnly | LockOutcome::Failed | LockOutcome::Unknown => {
                 exchange.writes.record(write.call, &outcome);
-                self.renew_at(retry, turn.now);
+                // The late failure of an abandoned write must not postpone the next renewal.
+                if write.purpose == WritePurpose::Renew && write.state == WriteState::Awaited {
+                    self.renew_at(retry, turn.now);
+                }
             }
         }
         None

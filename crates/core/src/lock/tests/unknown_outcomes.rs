@@ -1,6 +1,8 @@
 //! A call whose outcome is unknown gives no authority. A late reply gives no authority past its
 //! deadline.
 
+use std::time::Duration;
+
 use super::harness::{Fixture, millis, options, seconds};
 use crate::election::Token;
 use crate::lock::{
@@ -151,4 +153,17 @@ fn a_read_from_before_the_claim_was_known_does_not_prove_it_absent() {
     fixture.settle();
     assert_eq!((fixture.claim(b), fixture.position(b)), (claim, Some(0)));
     assert_eq!(fixture.notices(b).len(), 0, "{:?}", fixture.notices(b));
+}
+
+#[test]
+fn a_late_failure_does_not_postpone_the_renewal() {
+    let (mut fixture, [a]) = Fixture::exclusive(["a"]);
+    fixture.wake(a);
+    let (call, operation) = fixture.take(a);
+    assert_eq!(operation.as_str(), "renew");
+    fixture.reply(a, call, LockOutcome::Unknown);
+    let retry = fixture.ones[a].contender.next_wakeup();
+    fixture.now = fixture.now + Duration::from_millis(500);
+    fixture.reply(a, call, LockOutcome::Unknown);
+    assert_eq!(fixture.ones[a].contender.next_wakeup(), retry);
 }
