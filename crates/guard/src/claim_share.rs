@@ -163,8 +163,10 @@ fn text(child: Child) -> [u8; PLACE_LENGTH] {
             started,
             pid_namespace,
             time_namespace,
+            session,
         }) => {
-            let text = format_args!("running {pid} {started} {pid_namespace} {time_namespace}");
+            let text =
+                format_args!("running {pid} {started} {pid_namespace} {time_namespace} {session}");
             padded(b' ', text)
         }
     };
@@ -179,13 +181,22 @@ fn read(bytes: &[u8]) -> Child {
     match words.as_slice() {
         ["none"] => Child::None,
         ["gone"] => Child::Gone,
-        ["running", pid, started, pid_namespace, time_namespace] => {
+        // An earlier version did not record the session.
+        [
+            "running",
+            pid,
+            started,
+            pid_namespace,
+            time_namespace,
+            session @ ..,
+        ] if session.len() <= 1 => {
             let process = || {
                 Ok::<_, ParseIntError>(ProcessId {
                     pid: pid.parse()?,
                     started: started.parse()?,
                     pid_namespace: pid_namespace.parse()?,
                     time_namespace: time_namespace.parse()?,
+                    session: session.first().map_or(Ok(0), |session| session.parse())?,
                 })
             };
             process().map_or(Child::Unreadable, Child::Running)
@@ -207,6 +218,7 @@ mod tests {
             started: u64::MAX,
             pid_namespace: u64::MAX,
             time_namespace: u64::MAX,
+            session: i32::MAX,
         }
     }
 

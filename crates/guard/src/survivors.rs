@@ -21,17 +21,22 @@ pub struct ProcessId {
     pub pid_namespace: u64,
     /// The inode of the time namespace that the start time belongs to; 0 if the kernel has none.
     pub time_namespace: u64,
+    /// The session, if it is the parent's own; 0 otherwise. The session of a terminal also contains
+    /// unrelated processes.
+    pub session: i32,
 }
 
 impl ProcessId {
     /// Identifies a process. If the process is not in /proc now, its end can never be confirmed.
     pub fn of(pid: i32) -> Self {
-        let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
+        let stat = Stat::of(pid).ok().flatten();
+        let session = stat.filter(|stat| stat.session == stat.parent);
         Self {
             pid,
-            started: started.unwrap_or_default(),
-            pid_namespace: started.map_or(0, |_| namespace("pid")),
+            started: stat.map_or(0, |stat| stat.started),
+            pid_namespace: stat.map_or(0, |_| namespace("pid")),
             time_namespace: namespace("time"),
+            session: session.map_or(0, |stat| stat.session),
         }
     }
 }
@@ -71,8 +76,11 @@ pub fn may_run(leader: &ProcessId, mark: impl Fn(&[u8]) -> bool) -> bool {
         match Stat::of(pid) {
             Err(_) => return true,
             Ok(Some(stat)) if stat.runs && stat.started >= leader.started => {
-                let related = stat.group == leader.pid || stat.session == leader.pid;
-                if related || may_be_marked(pid, &stat, &mark, &mut buffer) {
+                let is_in_session = leader.session != 0 && stat.session == leader.session;
+                if stat.group == leader.pid
+                    || is_in_session
+                    || may_be_marked(pid, &stat, &mark, &mut buffer)
+                {
                     return true;
                 }
             }
@@ -234,6 +242,7 @@ const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
     use std::time::Duration;
 
@@ -310,6 +319,45 @@ mod tests {
         assert!(is_gone(&id, MARK));
         drop(left);
         assert!(is_gone(&id, mark));
+    }
+
+    #[test]
+    fn a_process_of_the_session_counts_without_its_group_and_environment() {
+        let (leader, id) = sleeper(Command::new("sleep").process_group(0));
+        drop(leader);
+        let (_left, left) = sleeper(Command::new("sleep").env_clear().process_group(0));
+        let stat = Stat::of(left.pid).expect("readable").expect("it runs");
+        let session = ProcessId {
+            session: stat.session,
+            ..id
+        };
+        assert!(may_run(&session, |variable| variable == MARK.as_bytes()));
+        assert!(is_gone(&id, MARK));
+    }
+
+    #[test]
+    fn only_the_session_of_the_parent_is_recorded() {
+        let (_child, id) = sleeper(&mut Command::new("sleep"));
+        assert_eq!(id.session, 0, "this process does not lead its session");
+        let place = tempfile::tempdir().expect("a directory");
+        let mut guard = Command::new("setsid");
+        // In the background, a shell replaces standard input, so the child reads descriptor 3.
+        let script = "exec 3<&0; cat <&3 & echo $! >child; wait";
+        // The child ends when this end of the pipe is closed.
+        let (theirs, _ours) = io::pipe().expect("a pipe");
+        let guard = guard.current_dir(place.path()).stdin(theirs);
+        guard.args(["sh", "-c", script]);
+        let (_guard, guard) = started(guard);
+        let until = leasehold_clock::boot_now() + Duration::from_secs(30);
+        let child = loop {
+            let written = fs::read_to_string(place.path().join("child")).unwrap_or_default();
+            if let Ok(child) = written.trim().parse() {
+                break child;
+            }
+            assert!(leasehold_clock::boot_now() < until, "no child");
+            std::thread::yield_now();
+        };
+        assert_eq!(ProcessId::of(child).session, guard.pid);
     }
 
     /// If [`Stat`] ignored `is_executing`, this test would fail within a few hundred checks.
