@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -108,6 +108,10 @@ func ended(t *testing.T, over interface {
 	}
 }
 
+// daemons is the number of daemons so far. Each daemon has its own port, which stays reserved because
+// a daemon that was killed starts again on its port.
+var daemons atomic.Int32
+
 // A daemon that exits with the test or with this process.
 type daemon struct {
 	t                        *testing.T
@@ -118,13 +122,11 @@ type daemon struct {
 
 func startDaemon(t *testing.T, lease, identity string) *daemon {
 	t.Helper()
-	unused := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer unused.Close()
+	port := strings.Fields(setting(t, "PORTS"))[daemons.Add(1)-1]
 	d := &daemon{
-		t: t, lease: lease, identity: identity, address: unused.Addr().String(),
+		t: t, lease: lease, identity: identity, address: "127.0.0.1:" + port,
 		directory: filepath.Join(t.TempDir(), "status"),
 	}
-	unused.Close()
 	t.Cleanup(d.kill)
 	d.start()
 	return d

@@ -12,10 +12,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold_testbed::process::exit_code;
-use leasehold_testbed::{DaemonTimings, Launch, ReplicaSet, Scratch, SharedSet, skip};
+use leasehold_testbed::{
+    DaemonTimings, Launch, ReplicaSet, ReservedPort, Scratch, SharedSet, skip,
+};
 
 /// Timeout for one language's tests. On an idle machine, these tests take half a minute.
 const LONG: Duration = Duration::from_secs(400);
+
+/// Maximum number of daemons that one language's tests start.
+const DAEMONS_MAX: usize = 20;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
@@ -55,6 +60,8 @@ async fn outcome(language: &str, script: &str) -> (Option<i32>, String) {
         fs::create_dir(path(directory)).unwrap();
     }
     inputs::write(&path("inputs"));
+    let ports: Vec<_> = (0..DAEMONS_MAX).map(|_| ReservedPort::new()).collect();
+    let numbers: Vec<_> = ports.iter().map(|port| port.number().to_string()).collect();
     let process = Launch::new("/bin/sh")
         .arguments(["-c", &format!("cd \"$0\" && exec >&2 && {script}")])
         .argument(package(language))
@@ -71,6 +78,7 @@ async fn outcome(language: &str, script: &str) -> (Option<i32>, String) {
             ("CLIENT_TEST_INPUTS", path("inputs")),
         ])
         .env("CLIENT_TEST_PROGRAM", env!("CARGO_BIN_EXE_leasehold"))
+        .env("CLIENT_TEST_PORTS", numbers.join(" "))
         .env("CLIENT_TEST_TIMINGS", DaemonTimings::DEMO.flags().join(" "))
         .stderr(path("output"))
         .start()

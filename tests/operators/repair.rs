@@ -62,7 +62,9 @@ async fn a_free_lease_with_a_candidate_is_not_repaired() {
     leasehold(&stage, &["pause", &lease]).await.expect(0, &[]);
     a.wait_role("paused", LONG).await;
     let repair = ["repair", &lease, "--token-at-least", "50"];
-    let repairing = start(&stage, &repair);
+    let mut repairing = start(&stage, &repair);
+    // A candidate that leads before the first read would be refused as a leader that renews.
+    wait_stderr(&mut repairing, "verifying for up to").await;
     stage.stored().set(doc! { "paused": false }).await;
     a.wait_leads(LONG).await;
     ended(repairing).await.expect(1, &[]);

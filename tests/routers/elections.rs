@@ -10,12 +10,22 @@ use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
 
 use crate::fixture::{Cluster, LONG};
 
+/// Maximum number of elections, because an election on a busy machine can take too long.
+const ATTEMPTS_MAX: usize = 3;
+
 #[tokio::test]
-#[allow(
-    clippy::print_stderr,
-    reason = "reports a case that the machine is too slow to test"
-)]
 async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
+    for _ in 0..ATTEMPTS_MAX {
+        if outlasts_an_election().await {
+            return;
+        }
+    }
+    panic!("there was no primary for too long in each of {ATTEMPTS_MAX} elections");
+}
+
+/// Returns false if the election took too long to prove anything.
+#[allow(clippy::print_stderr, reason = "explains a repeated attempt")]
+async fn outlasts_an_election() -> bool {
     let set = Arc::new(ReplicaSet::builder().default_election().start().await);
     let timings = DaemonTimings::DEFAULT;
     let mut cluster = Cluster::on(Arc::clone(&set));
@@ -36,14 +46,15 @@ async fn a_leader_behind_routers_outlasts_an_election_at_default_settings() {
         - timings.operation_timeout
         - timings.retry_interval;
     if without_writes >= allowed {
-        eprintln!("no primary for {without_writes:?}: checking only that there is one leader");
-        return;
+        eprintln!("no primary for {without_writes:?}");
+        return false;
     }
     assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
     assert_eq!(a.token(), Some(1));
     b.wait_follows("a", LONG).await;
     a.term();
     b.wait_leads(LONG).await;
+    true
 }
 
 #[tokio::test]

@@ -31,6 +31,50 @@ fn on_the_shared_set(page: &'static str) {
     });
 }
 
+/// Loses the lock of a run with node-cron's calls, and ends this run during the next run.
+const OVERLAP: &str = r#"
+```js
+// overlap.mjs
+import { execFileSync } from "node:child_process";
+import { coordinator, lockOf } from "./coordinator.mjs";
+
+const [first, second] = ["sync:2026-01-01T00:00:00.000Z", "sync:2026-01-01T00:00:10.000Z"];
+console.log(await coordinator.shouldRun(first, 1));
+const lost = new Promise((resolve) => lockOf("sync").signal.addEventListener("abort", resolve));
+execFileSync("leasehold", ["locks", "break", "sync", "--force", "--yes"], { stdio: "ignore" });
+await lost;
+console.log(await coordinator.shouldRun(second, 1));
+const held = lockOf("sync");
+await coordinator.onComplete(first).catch((error) => console.log(error.name));
+console.log(held.isValid(), lockOf("sync") === held);
+await coordinator.onComplete(second);
+console.log(held.isValid(), lockOf("sync"));
+```
+
+```console
+$ node overlap.mjs 2> overlap.log
+true
+true
+LockLost
+true true
+false undefined
+```
+"#;
+
+#[test]
+fn a_run_of_node_cron_that_lost_its_lock_leaves_the_lock_of_the_next_run_alone() {
+    run(async {
+        let set = SET.get().await;
+        let mut session = Session::new("docs/recipes/node.md");
+        like_the_repository(&mut session);
+        session.set("LEASEHOLD_MONGODB__URI", set.uri());
+        session.set("LEASEHOLD_MONGODB__DATABASE", "overlap");
+        if session.packages_are_available() {
+            session.run_text(OVERLAP.to_owned());
+        }
+    });
+}
+
 /// These recipes also need an API server.
 const OPERATOR: &str = "docs/recipes/operator.md";
 const EXTERNAL_DNS: &str = "docs/recipes/external-dns.md";

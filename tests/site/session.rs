@@ -18,6 +18,9 @@ const PORTS: [&str; 5] = ["9402", "9403", "9411", "9412", "9413"];
 
 const SECONDS_MAX: u32 = 240;
 
+/// Timeout of a command that installs packages. Go compiles some programs for minutes.
+const INSTALL_SECONDS_MAX: u32 = 1_800;
+
 /// Commands that install packages from a registry.
 const REGISTRIES: [&str; 3] = ["npm install", "pip install", "go install"];
 
@@ -26,9 +29,10 @@ const REGISTRIES: [&str; 3] = ["npm install", "pip install", "go install"];
 const BEGINS: &str = "\u{1}begins ";
 const ENDS: &str = "\u{1}ends ";
 
-/// An outer shell around the page's shell. If the test is killed, the outer shell gets SIGTERM and
-/// kills the process group. A replica set is not in this group: `make stop` ends a running set, and
-/// an interrupted start ends its own set.
+/// An outer shell around a script's shell. Its arguments are the timeout in seconds and the name of
+/// the script. If the test is killed, the outer shell gets SIGTERM and kills the process group. A
+/// replica set is not in this group: `make stop` ends a running set, and an interrupted start ends
+/// its own set.
 const OUTER: &str = r#"
 starts_a_set() {
     for program in /proc/[0-9]*/exe; do
@@ -47,12 +51,15 @@ end() {
     kill -KILL -- "-$$"
 }
 trap end TERM
-timeout --foreground --kill-after 5 "$1" bash page.sh </dev/null >page.out 2>&1 &
+timeout --foreground --kill-after 5 "$1" bash "$2.sh" </dev/null >"$2.out" 2>&1 &
 wait $!
 code=$?
-echo "$code" > page.code
+echo "$code" > "$2.code"
 end
 "#;
+
+/// Exit code of `timeout` after a timeout.
+const TOO_SLOW: &str = "124";
 
 struct Shown {
     line: usize,
@@ -111,6 +118,8 @@ pub(crate) struct Session {
     directory: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
     may_fail: bool,
+    /// The command of the page that was run before the page.
+    installed: Option<String>,
 }
 
 impl Session {
@@ -129,6 +138,7 @@ impl Session {
             directory,
             environment: Vec::new(),
             may_fail: false,
+            installed: None,
         };
         let programs = session.directory().join("bin");
         fs::create_dir(&programs).unwrap();
@@ -179,9 +189,18 @@ impl Session {
     }
 
     /// Runs the page's command that installs packages from a registry, if there is one. Returns
-    /// false, and prints why, if the registry is unreachable. [`run`](Self::run) repeats the command,
-    /// which then has nothing to do.
-    pub(crate) fn packages_are_available(&self) -> bool {
+    /// false, and prints why, if the registry is unreachable. [`run`](Self::run) omits the command,
+    /// because even a repeated installation can fetch packages.
+    pub(crate) fn packages_are_available(&mut self) -> bool {
+        let installed = self.install(INSTALL_SECONDS_MAX);
+        if let Err(why) = &installed {
+            let page = self.page;
+            skip(&format!("{page}: the packages are not available: {why}"));
+        }
+        installed.is_ok()
+    }
+
+    fn install(&mut self, seconds_max: u32) -> Result<(), String> {
         let blocks = blocks(&text(self.page));
         // The command may read a file of the page.
         for block in &blocks {
@@ -194,23 +213,20 @@ impl Session {
         let Some(install) =
             commands.find(|shown| REGISTRIES.iter().any(|it| shown.command.contains(it)))
         else {
-            return true;
+            return Ok(());
         };
-        let mut bash = Command::new("bash");
-        bash.args(["-c", &install.command])
-            .current_dir(self.directory());
-        let output = bash
-            .envs(self.environment.iter().cloned())
-            .output()
-            .unwrap();
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            skip(&format!(
-                "{}: the packages are not available: {}: {why}",
-                self.page, install.command
-            ));
-        }
-        output.status.success()
+        let command = install.command;
+        self.write("install.sh", &command);
+        let (code, output) = self.output("install", seconds_max);
+        let why = match code.as_str() {
+            "0" => {
+                self.installed = Some(command);
+                return Ok(());
+            }
+            TOO_SLOW => format!("still running after {seconds_max} s"),
+            code => format!("exit code {code}"),
+        };
+        Err(format!("{command}: {why}\n{output}"))
     }
 
     /// Like [`run`](Self::run), but for a part of the page.
@@ -227,6 +243,7 @@ impl Session {
                 shown.extend(commands(&block));
             }
         }
+        shown.retain(|shown| Some(&shown.command) != self.installed.as_ref());
         assert!(!shown.is_empty(), "{}: no commands", self.page);
         let script: String = shown
             .iter()
@@ -237,7 +254,15 @@ impl Session {
             })
             .collect();
         self.write("page.sh", &script);
-        self.compare(&shown, &self.output());
+        let (code, output) = self.output("page", SECONDS_MAX);
+        let too_slow = code == TOO_SLOW;
+        assert!(
+            !too_slow,
+            "{}: too slow:\n{output}{}",
+            self.page,
+            self.logs()
+        );
+        self.compare(&shown, &output);
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -246,11 +271,12 @@ impl Session {
         fs::write(path, text).unwrap();
     }
 
-    fn output(&self) -> String {
+    /// Runs a script in the directory. Returns the exit code and the output.
+    fn output(&self, script: &str, seconds_max: u32) -> (String, String) {
         let mut outer = Command::new("setpriv");
         outer
             .args(["--pdeathsig", "TERM", "bash", "-c", OUTER, "bash"])
-            .arg(SECONDS_MAX.to_string())
+            .args([&seconds_max.to_string(), script])
             .current_dir(self.directory())
             .envs(self.environment.iter().cloned())
             // Under `make test`, a nested `make` would otherwise print the directories that it
@@ -260,17 +286,11 @@ impl Session {
             .stdin(Stdio::null())
             .process_group(0);
         outer.status().expect("start setpriv of util-linux");
-        let output = fs::read(self.directory().join("page.out")).unwrap();
+        let place = |kind| self.directory().join(format!("{script}.{kind}"));
+        let output = fs::read(place("out")).unwrap();
         let output = String::from_utf8_lossy(&output).into_owned();
-        let code = fs::read_to_string(self.directory().join("page.code")).unwrap_or_default();
-        let too_slow = code.trim() == "124";
-        assert!(
-            !too_slow,
-            "{}: too slow:\n{output}{}",
-            self.page,
-            self.logs()
-        );
-        output
+        let code = fs::read_to_string(place("code")).unwrap_or_default();
+        (code.trim().to_owned(), output)
     }
 
     fn logs(&self) -> String {
@@ -340,6 +360,17 @@ fn as_seen(line: &str) -> String {
 fn a_terminal_shows_no_colours_and_no_overwritten_text() {
     assert_eq!(as_seen("\u{1b}[32mheld\u{1b}[0m  anna\r"), "held  anna");
     assert_eq!(as_seen("waiting\r\u{1b}[2Kleading"), "leading");
+}
+
+#[test]
+fn an_installation_that_does_not_end_is_named() {
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut session = Session::new("docs/recipes/celery-beat.md");
+    let index = format!("http://{}/simple", registry.local_addr().unwrap());
+    session.set("PIP_INDEX_URL", index);
+    let why = session.install(5).unwrap_err();
+    assert!(why.contains("pip install --quiet celery"), "{why}");
+    assert!(why.contains("still running after 5 s"), "{why}");
 }
 
 /// Makes a session's directory resemble the repository after `make build`. The directory contains

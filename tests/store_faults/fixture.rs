@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::election::{Identity, ResourceName, TimingSettings, Timings};
 use leasehold::store::mongo::{MongoStore, StoreOptions};
 pub(crate) use leasehold_testbed::leader_of;
-pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
+pub(crate) use leasehold_testbed::wait::{LONG, eventually, found, throughout};
 use leasehold_testbed::{
     Daemon, DaemonTimings, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage,
 };

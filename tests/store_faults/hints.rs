@@ -11,7 +11,7 @@ use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
+use crate::fixture::{LONG, eventually, found, set_of_one, shared_stage, stage_on};
 
 const SLOW: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(120),
@@ -321,13 +321,12 @@ async fn followers_of_a_leader_without_hints_use_a_change_stream() {
     let c = c.following("a", LONG).await;
     following_hints(&[&c]).await;
     a.term();
-    let (leader, other) = loop {
-        match () {
-            () if b.leads() => break (&b, &c),
-            () if c.leads() => break (&c, &b),
-            () => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
-    };
+    let (leader, other) = found("b or c leads", async || match () {
+        () if b.leads() => Some((&b, &c)),
+        () if c.leads() => Some((&c, &b)),
+        () => None,
+    })
+    .await;
     // The other follower has used a change stream from the start.
     if other.identity() == "c" {
         let changed = "following a change stream instead of hints";

@@ -3,7 +3,7 @@
 //! back (I10). Method: kill or freeze two of three members, with short timings.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet};
@@ -13,10 +13,12 @@ use crate::fixture::{LONG, SURVIVING, leader_of, pair, stage_on, transitioned};
 /// Waits for the deadline in the status file, then checks that the daemon reports "not leader"
 /// everywhere.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
+    let begin = Instant::now();
     while let Some(until) = daemon.valid_until_ns() {
         if boottime_ns() >= until {
             break;
         }
+        assert!(begin.elapsed() < LONG, "the leader still renews");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(!daemon.leads());

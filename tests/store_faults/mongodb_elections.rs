@@ -1,15 +1,19 @@
 //! Goal: with default timings, a leader keeps its leadership during a MongoDB election with default
-//! settings. With shorter timings (lease 15 s, deadline 10 s, interval 2 s), the leader loses its
+//! settings, unless the old primary was frozen. With shorter timings (lease 15 s, deadline 10 s, interval 2 s), the leader loses its
 //! leadership, and a candidate leads again. Method: kill, freeze or step down the primary of
 //! replica sets with an election timeout of 10 s.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
+use leasehold_testbed::daemon::{boottime_ns, nanos};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet};
 use mongodb::bson::doc;
 
-use crate::fixture::{LONG, POLL, leader_of, pair, stage_on, transitioned};
+use crate::fixture::{LONG, POLL, eventually, leader_of, pair, stage_on, transitioned};
+
+/// Maximum number of elections, because an election on a busy machine can take too long.
+const ATTEMPTS_MAX: usize = 3;
 
 async fn default_set() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().default_election().start().await)
@@ -17,6 +21,16 @@ async fn default_set() -> Arc<ReplicaSet> {
 
 #[tokio::test]
 async fn i1_killing_the_primary_ends_a_15_10_2_leadership_but_not_a_default_leadership() {
+    for _ in 0..ATTEMPTS_MAX {
+        if kill_the_primary().await {
+            return;
+        }
+    }
+    panic!("MongoDB accepted no write for too long in each of {ATTEMPTS_MAX} elections");
+}
+
+/// Returns false if MongoDB accepted no write for so long that this attempt proves only I1.
+async fn kill_the_primary() -> bool {
     let set = default_set().await;
     let defaults = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&defaults).await;
@@ -39,18 +53,18 @@ async fn i1_killing_the_primary_ends_a_15_10_2_leadership_but_not_a_default_lead
         assert_eq!(of_defaults.leaders(), ["a"]);
         assert_eq!(a.token(), Some(1));
     }
+    kept
 }
 
-/// Returns true if a leader with default timings can survive this time without writes. Otherwise
-/// prints that this case is skipped.
-#[allow(clippy::print_stderr, reason = "report a case that cannot be tested")]
+/// Returns true if a leader with default timings can survive this time without writes.
+#[allow(clippy::print_stderr, reason = "explains a repeated attempt")]
 fn survivable(without_writes: Duration) -> bool {
     let timings = DaemonTimings::DEFAULT;
     // The last renewal may be up to an interval before the gap, and the next renewal up to a retry
     // interval after the gap.
     let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
     if without_writes >= allowed {
-        eprintln!("MongoDB accepted no write for {without_writes:?}: checking only I1");
+        eprintln!("MongoDB accepted no write for {without_writes:?}");
     }
     without_writes < allowed
 }
@@ -75,30 +89,28 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     begun.elapsed()
 }
 
-/// The assertion depends on the measured time without writes, because a majority may acknowledge no
-/// write for up to 18 s after the primary freezes. A new primary is elected after 12 s, and the
-/// remaining secondary waits a few more seconds for its old sync source.
+/// Unlike a crash of the primary, a freeze can end the leadership. With MongoDB's defaults, a
+/// majority acknowledges no write for about 18 s after the freeze.
 #[tokio::test]
-async fn freezing_the_primary_does_not_end_a_default_leadership() {
+async fn i1_i10_a_candidate_leads_after_a_freeze_of_the_primary() {
     let set = default_set().await;
     let timings = DaemonTimings::DEFAULT;
     let (a, b) = pair(&stage_on(&set).timings(timings)).await;
-    let monitor = LeaderMonitor::of([&a, &b]);
+    let _monitor = LeaderMonitor::of([&a, &b]);
     let old = set.primary().await;
     set.stop(old);
-    let kept = survivable(writes_again(&set, old).await);
-    if kept {
-        a.wait_renewal(LONG).await;
-    }
+    writes_again(&set, old).await;
     // Resume the deposed primary, which still considers itself primary for a moment.
     set.cont(old);
-    let leader = leader_of(&[&a, &b]).await;
-    leader.wait_renewal(LONG).await;
-    leader.wait_renewal(LONG).await;
-    if kept {
-        assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
-        assert_eq!(a.token(), Some(1));
-    }
+    let resumed = boottime_ns() + nanos(timings.renew_deadline);
+    eventually(
+        "a renewal is sent after that and acknowledged",
+        async || {
+            let renewed = |daemon: &Daemon| daemon.valid_until_ns() > Some(resumed);
+            [&a, &b].into_iter().any(renewed)
+        },
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -216,6 +216,12 @@ impl Events {
         }
     }
 
+    /// Waits until the server ends the stream.
+    pub(crate) async fn ended(&mut self) {
+        let ends = async { while self.next().await.is_some() {} };
+        timeout(LONG, ends).await.expect("the stream ends");
+    }
+
     fn apply(&mut self, event: &Value) {
         for document in event["documents"].as_array().into_iter().flatten() {
             let name = document["name"].as_str().unwrap().to_owned();

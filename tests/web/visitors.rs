@@ -72,7 +72,7 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
 
     // Changing the token ends all sessions and their streams.
     token(directory.path(), "another", 0o600);
-    while events.next().await.is_some() {}
+    events.ended().await;
     assert_eq!(Events::open(&server, &header).await.code, 401);
     assert_eq!(log_in(&[own], "s3cret").await.code, 401);
     assert_eq!(log_in(&[own], "another").await.code, 303);
@@ -284,7 +284,7 @@ async fn a_token_file_on_a_disk_that_hangs_stalls_no_request() {
     let visits = async { tokio::join!(visit(), visit(), visit()) };
     let (codes, ()) = tokio::join!(visits, others);
     assert_eq!(codes, (303, 303, 303), "no visitor is admitted");
-    while events.next().await.is_some() {}
+    events.ended().await;
     drop(hung);
     eventually("visitors are admitted again", async || visit().await == 200).await;
 }

@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -22,6 +21,8 @@ export const PROGRAM = setting("PROGRAM");
 export const STORE = `--mongodb-uri-file=${setting("URI_FILE")}`;
 const TIMINGS = setting("TIMINGS").split(" ");
 const INPUTS = setting("INPUTS");
+/** Ports that stay reserved, because a daemon that was killed starts again on its port. */
+const PORTS = setting("PORTS").split(" ");
 export const LONG = 60_000;
 
 /**
@@ -85,10 +86,7 @@ export async function leasehold(...words) {
 export class Daemon {
   static async start(test, lease, identity) {
     const daemon = new Daemon();
-    const unused = createServer().listen(0, "127.0.0.1");
-    await once(unused, "listening");
-    daemon.address = `127.0.0.1:${unused.address().port}`;
-    await promisify(unused.close.bind(unused))();
+    daemon.address = `127.0.0.1:${PORTS.pop()}`;
     test.after(() => daemon.kill());
     daemon.directory = join(scratch(test), "status");
     daemon.flags = [

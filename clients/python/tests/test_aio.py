@@ -1,6 +1,7 @@
 """A block ends with its lock or leadership, and a cancelled wait leaves nothing behind."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -56,6 +57,17 @@ class Terms(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(term.is_valid())
         self.assertTrue(await term.wait())
         self.assertRaises(NotLeader, term.check)
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_a_block_that_misses_its_cancellation_is_cancelled_again(self):
+        follower, stream = await self.led()
+        with self.assertRaises(NotLeader):
+            async with follower.lead(30):
+                stream.sendall(event(leader=False))
+                # wait_for of Python 3.11 does this if its result arrives with the cancellation.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await forever()
+                await forever()
         self.assertEqual(asyncio.current_task().cancelling(), 0)
 
     async def test_a_silent_stream_cancels_the_block_at_the_deadline(self):
@@ -190,6 +202,15 @@ class Locks(unittest.IsolatedAsyncioTestCase):
                     group.create_task(forever())
                     os.kill(int(children()[0]), signal.SIGKILL)
         self.assertEqual(lost.exception.code, -9)
+
+    async def test_a_loss_cancels_a_block_that_misses_its_cancellation_again(self):
+        with self.assertRaises(LockLost):
+            async with of("aio-missed"):
+                os.kill(int(children()[0]), signal.SIGKILL)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await forever()
+                await forever()
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
 
     async def test_exceptions_and_cancellations_release_it(self):
         with self.assertRaises(ZeroDivisionError):

@@ -31,7 +31,9 @@ class Server:
         self._test.addCleanup(stream.close)
         request = b""
         while not request.endswith(b"\r\n\r\n"):
-            request += stream.recv(4096)
+            received = stream.recv(4096)
+            assert received, f"the request has no end: {request}"
+            request += received
         stream.sendall(answer)
         return stream
 

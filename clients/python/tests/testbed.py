@@ -1,7 +1,6 @@
 """Daemons and inputs for the tests. ``cargo test --test clients`` sets the environment."""
 
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,8 @@ PROGRAM = os.environ["CLIENT_TEST_PROGRAM"]
 STORE = "--mongodb-uri-file=" + os.environ["CLIENT_TEST_URI_FILE"]
 TIMINGS = os.environ["CLIENT_TEST_TIMINGS"].split()
 INPUTS = Path(os.environ["CLIENT_TEST_INPUTS"])
+PORTS = os.environ["CLIENT_TEST_PORTS"].split()
+"""Ports that stay reserved, because a daemon that was killed starts again on its port."""
 LONG = 60
 
 # Longer than the renew_deadline of TIMINGS, after which a frozen daemon has no authority. The file
@@ -62,9 +63,7 @@ class Daemon:
         self._scratch = tempfile.TemporaryDirectory()
         test.addCleanup(self._scratch.cleanup)
         self.directory = Path(self._scratch.name, "status")
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{unused.getsockname()[1]}"
+        self.address = f"127.0.0.1:{PORTS.pop()}"
         self.process = None
         test.addCleanup(self.kill)
         self.start()

@@ -56,8 +56,18 @@ struct State {
     down: usize,
     exited: Option<Instant>,
     cgroup: Option<Cgroup>,
-    /// Exit codes that no fault explains.
     exits: Vec<i32>,
+}
+
+impl State {
+    /// Records the daemon's exit code, once.
+    fn note_exit(&mut self) {
+        let code = self.daemon.as_ref().and_then(Daemon::exit_code);
+        if let (Some(code), None) = (code, self.exited) {
+            self.exited = Some(Instant::now());
+            self.exits.push(code);
+        }
+    }
 }
 
 impl Candidate {
@@ -135,6 +145,7 @@ impl Candidate {
         if let Some(cgroup) = &state.cgroup {
             cgroup.add(daemon.pid());
         }
+        state.note_exit();
         state.daemon = Some(daemon);
         state.exited = None;
         Ok(())
@@ -220,15 +231,7 @@ impl Candidate {
 
     pub(crate) fn keep_up(&self) -> Result<(), Failure> {
         let mut state = self.state.lock().expect("no holder panics");
-        let Some(code) = state.daemon.as_ref().and_then(Daemon::exit_code) else {
-            return Ok(());
-        };
-        if state.exited.is_none() {
-            state.exited = Some(Instant::now());
-            if state.down == 0 {
-                state.exits.push(code);
-            }
-        }
+        state.note_exit();
         let waited = state
             .exited
             .is_some_and(|exited| exited.elapsed() > RESTART);
@@ -239,8 +242,11 @@ impl Candidate {
         self.launch(None)
     }
 
+    /// Returns the exit codes of all daemons that have exited.
     pub(crate) fn exits(&self) -> Vec<i32> {
-        self.state.lock().expect("no holder panics").exits.clone()
+        let mut state = self.state.lock().expect("no holder panics");
+        state.note_exit();
+        state.exits.clone()
     }
 
     pub(crate) fn log(&self) -> String {

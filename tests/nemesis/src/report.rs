@@ -182,8 +182,8 @@ impl Report {
     fn transitions(&self) -> String {
         let counts = &self.checked.transitions;
         let mut text = format!(
-            "{}, {} by recorded calls ({} of unknown outcome), {} by operators, {} by edits",
-            counts.all, counts.calls, counts.unknown, counts.operators, counts.edits
+            "{}, {} by recorded calls ({} of unknown outcome), {} by operators, {} by edits ({} edits without a change)",
+            counts.all, counts.calls, counts.unknown, counts.operators, counts.edits, counts.unused
         );
         for skipped in &self.checked.skipped {
             text += &format!("\n  skipped: {skipped}");

@@ -103,11 +103,6 @@ pub(crate) async fn of(
 /// Ends all processes, so that their traces and journals are complete. Also returns the crashes.
 async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     let bound = world.recovery_max();
-    let exits = world.candidates.iter().flat_map(|c| c.exits());
-    let violations = exits
-        .filter(|code| CRASHES.contains(code))
-        .map(|code| format!("a daemon crashed: exit code {code}"))
-        .collect();
     let World {
         profile,
         candidates,
@@ -120,11 +115,21 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
         changes,
         ..
     } = world;
+    let exits = candidates.iter().flat_map(|candidate| {
+        let exits = candidate.exits().into_iter();
+        exits.map(|code| (candidate.identity.clone(), code))
+    });
+    let mut violations = crashes(exits);
+    let jobs_of_all: Vec<_> = jobs.iter().flat_map(|jobs| jobs.all()).collect();
+    violations.extend(crashes(jobs_of_all.iter().filter_map(|job| {
+        let (_, code) = job.exited?;
+        Some((job.identity.clone(), code))
+    })));
     let mut evidence = Evidence {
         places,
         profile,
         bound,
-        jobs: jobs.iter().flat_map(|jobs| jobs.all()).collect(),
+        jobs: jobs_of_all,
         traces: candidates.iter().map(|c| c.trace()).collect(),
         changes: Vec::new(),
         some_untraced: other.is_some(),
@@ -140,6 +145,13 @@ async fn end(world: World) -> Result<(Evidence, Vec<String>), Failure> {
     }
     drop(set);
     Ok((evidence, violations))
+}
+
+fn crashes(exits: impl IntoIterator<Item = (String, i32)>) -> Vec<String> {
+    let crashed = exits.into_iter().filter(|(_, code)| CRASHES.contains(code));
+    crashed
+        .map(|(identity, code)| format!("{identity} crashed: exit code {code}"))
+        .collect()
 }
 
 struct Led {
@@ -280,4 +292,22 @@ fn outlasted(lone: &Lone<'_>, bound: Duration) -> Option<String> {
         lone.gap_after
     };
     (counted > bound).then(|| format!("I10: no work for {counted:?} after: {}", fault.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aborts_and_segmentation_faults_are_crashes() {
+        let exits = [("candidate-1", 134), ("slot-4-7", 139), ("sidecar-2", 137)];
+        let exits = exits.map(|(identity, code)| (identity.to_owned(), code));
+        assert_eq!(
+            crashes(exits),
+            [
+                "candidate-1 crashed: exit code 134",
+                "slot-4-7 crashed: exit code 139"
+            ]
+        );
+    }
 }

@@ -347,15 +347,23 @@ impl World {
         let leases = self.documents();
         let write = async {
             match edit {
-                Edit::Delete => leases.delete_one(filter).await.map(drop),
-                Edit::Replace(document) => leases.replace_one(filter, document).await.map(drop),
+                Edit::Delete => leases.delete_one(filter).await.map(|it| it.deleted_count),
+                Edit::Replace(document) => {
+                    let replaced = leases.replace_one(filter, document).await;
+                    replaced.map(|it| it.modified_count)
+                }
                 Edit::Token(conversion) => {
                     let stages = vec![doc! { "$set": { "token": { conversion: "$token" } } }];
-                    leases.update_one(filter, stages).await.map(drop)
+                    let updated = leases.update_one(filter, stages).await;
+                    updated.map(|it| it.modified_count)
                 }
             }
         };
-        matches!(tokio::time::timeout(ASK_MAX, write).await, Ok(Ok(())))
+        let answer = tokio::time::timeout(ASK_MAX, write).await;
+        if let Ok(Ok(0)) = answer {
+            self.changes[0].withdraw(LEASE);
+        }
+        matches!(answer, Ok(Ok(_)))
     }
 
     fn documents(&self) -> Collection<Document> {

@@ -152,6 +152,14 @@ impl Changes {
         }));
     }
 
+    /// Withdraws the latest declaration for this document, because the edit changed nothing.
+    /// Otherwise the declaration would explain some other change.
+    pub fn withdraw(&self, name: &str) {
+        self.log.write(&Line::Withdrawn {
+            document: self.log.document(name),
+        });
+    }
+
     /// Ends the recording once it contains every change made before this call. Returns the number
     /// of changes.
     ///

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -121,8 +122,17 @@ impl EventStream {
     /// Receives the next event.
     ///
     /// # Panics
-    /// If the stream ends before the event.
+    /// If the stream ends before the event, or after [`LONG`].
     pub async fn event(&mut self) -> Event {
+        self.event_within(LONG).await
+    }
+
+    async fn event_within(&mut self, limit: Duration) -> Event {
+        let event = timeout(limit, self.next_event()).await;
+        event.unwrap_or_else(|_| panic!("no event within {limit:?}"))
+    }
+
+    async fn next_event(&mut self) -> Event {
         loop {
             match self.next().await {
                 Some(Item::Event(event)) => return event,
@@ -136,27 +146,35 @@ impl EventStream {
     /// events.
     ///
     /// # Panics
-    /// If the stream ends before that event.
+    /// If the stream ends before that event, or after [`LONG`].
     pub async fn events_until(&mut self, has: impl Fn(&Value) -> bool) -> Vec<Event> {
-        let mut events = Vec::new();
-        loop {
-            events.push(self.event().await);
-            if events.last().is_some_and(|event| has(&event.data)) {
-                return events;
+        let mut events: Vec<Event> = Vec::new();
+        let received = async {
+            while !events.last().is_some_and(|event| has(&event.data)) {
+                events.push(self.next_event().await);
             }
+        };
+        if timeout(LONG, received).await.is_err() {
+            panic!("the event did not arrive within {LONG:?}: {events:?}");
         }
+        events
     }
 
     /// Receives the rest of the stream.
     ///
     /// # Panics
-    /// If the stream does not end.
+    /// If the stream does not end within [`LONG`].
     pub async fn rest(&mut self) -> (Vec<Event>, End) {
         let mut events = Vec::new();
-        while let Some(item) = self.next().await {
-            if let Item::Event(event) = item {
-                events.push(event);
+        let received = async {
+            while let Some(item) = self.next().await {
+                if let Item::Event(event) = item {
+                    events.push(event);
+                }
             }
+        };
+        if timeout(LONG, received).await.is_err() {
+            panic!("the stream did not end within {LONG:?}: {events:?}");
         }
         (events, self.end.unwrap())
     }
@@ -216,5 +234,34 @@ fn parse(block: &str) -> Item {
         (Some(id), Some(data)) => Item::Event(Event { id, retry, data }),
         (None, None) => Item::Comment,
         _ => panic!("neither an event nor a comment: {block:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A stream that sends only comments.
+    async fn commenting() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let head = b"HTTP/1.1 200 OK\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+            while stream.write_all(b":\n\n").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "no event within")]
+    async fn a_wait_for_an_event_ends_although_comments_arrive() {
+        let mut stream = EventStream::open(commenting().await, &[]).await;
+        stream.event_within(Duration::from_millis(500)).await;
     }
 }

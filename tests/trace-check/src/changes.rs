@@ -22,6 +22,11 @@ pub enum Line {
     /// The test is about to edit a document by hand, which explains one later change of the
     /// document.
     Edit(Edit),
+    /// The latest declared edit of this document changed nothing, so it explains no change.
+    Withdrawn {
+        /// The document: `<database>.<collection>/<name>`.
+        document: String,
+    },
     /// Changes are missing for this reason, so the recording proves nothing.
     Lost(String),
     /// The recording ends, and contains every earlier change.
@@ -86,8 +91,8 @@ pub(crate) struct Recording {
     /// Name of the collection as `<database>.<collection>`.
     pub(crate) collection: String,
     pub(crate) changes: Vec<Recorded>,
-    /// The document of each declared edit so far.
-    edits: Vec<String>,
+    /// The document of each declared edit so far, and the number of changes before the declaration.
+    edits: Vec<(String, usize)>,
     lost: Option<String>,
     drained: Option<u64>,
 }
@@ -120,7 +125,7 @@ impl Recording {
                     before,
                     after,
                 } = change;
-                let declared = self.edits.iter().filter(|edit| **edit == document).count();
+                let declared = self.declared(&document);
                 self.changes.push(Recorded {
                     line,
                     operation,
@@ -130,9 +135,32 @@ impl Recording {
                     document,
                 });
             }
-            Line::Edit(Edit { document, .. }) => self.edits.push(document),
+            Line::Edit(Edit { document, .. }) => self.edits.push((document, self.changes.len())),
+            Line::Withdrawn { document } => self.withdraw(&document)?,
             Line::Lost(why) => self.lost = Some(why),
             Line::Drained { changes } => self.drained = Some(changes),
+        }
+        Ok(())
+    }
+
+    /// Returns the number of declared edits of all documents.
+    pub(crate) fn all_declared(&self) -> usize {
+        self.edits.len()
+    }
+
+    fn declared(&self, document: &str) -> usize {
+        self.edits
+            .iter()
+            .filter(|(edit, _)| edit == document)
+            .count()
+    }
+
+    fn withdraw(&mut self, document: &str) -> Result<(), String> {
+        let latest = self.edits.iter().rposition(|(edit, _)| edit == document);
+        let latest = latest.ok_or("a withdrawn edit was not declared")?;
+        let (_, changes) = self.edits.remove(latest);
+        for change in &mut self.changes[changes..] {
+            change.declared -= usize::from(change.document == document);
         }
         Ok(())
     }
@@ -163,5 +191,54 @@ fn from_json(value: Value) -> Result<Document, String> {
         Ok(Bson::Document(document)) => Ok(document),
         Ok(_) => Err("a recorded document is not a document".to_owned()),
         Err(error) => Err(format!("a recorded document is not BSON: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{Checker, Transitions, Violation};
+
+    fn check(lines: &[serde_json::Value]) -> Result<Transitions, Vec<Violation>> {
+        let begun = json!({ "begun": { "schema": 1, "collection": "leasehold.leases" } });
+        let changes = lines.iter().filter(|line| line.get("change").is_some());
+        let drained = json!({ "drained": { "changes": changes.count() } });
+        let lines = std::iter::once(&begun).chain(lines).chain([&drained]);
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        let mut checker = Checker::default();
+        checker.changes(text.as_bytes()).unwrap();
+        checker.finish().map(|checked| checked.transitions)
+    }
+
+    #[test]
+    fn a_withdrawn_edit_explains_no_change() {
+        let document = "leasehold.leases/orders";
+        let edit = json!({ "edit": { "document": document, "why": "a test" } });
+        let withdrawn = json!({ "withdrawn": { "document": document } });
+        let change = |before: i32, after: i32| {
+            let stored = |token| json!({ "_id": "orders", "token": { "$numberInt": token } });
+            json!({ "change": {
+                "document": document, "operation": "update", "at": [1, 1],
+                "before": stored(before.to_string()), "after": stored(after.to_string()),
+            } })
+        };
+        let (first, second) = (change(7, 8), change(8, 9));
+        let lines = |lines: &[&serde_json::Value]| {
+            check(&lines.iter().copied().cloned().collect::<Vec<_>>())
+        };
+        let counts = lines(&[&edit, &first, &edit]).unwrap();
+        assert_eq!((counts.edits, counts.unused), (1, 1));
+        // The stream may report a change of another program before the answer of the edit.
+        for tampered in [
+            lines(&[&edit, &withdrawn, &first]),
+            lines(&[&edit, &first, &withdrawn]),
+            lines(&[&edit, &first, &edit, &second, &withdrawn]),
+        ] {
+            assert_eq!(tampered.unwrap_err().len(), 1);
+        }
+        // The stream may report a declared edit after the declaration of the next edit.
+        let counts = lines(&[&edit, &edit, &withdrawn, &first]).unwrap();
+        assert_eq!((counts.edits, counts.unused), (1, 0));
     }
 }

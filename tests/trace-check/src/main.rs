@@ -79,10 +79,12 @@ fn report(checked: &Checked) {
         unknown,
         operators,
         edits,
+        unused,
     } = checked.transitions;
     if all > 0 {
         println!(
-            "{all} changes: {calls} by calls ({unknown} of unknown outcome), {operators} by operators, {edits} declared"
+            "{all} changes: {calls} by calls ({unknown} of unknown outcome), {operators} by operators, {edits} declared \
+             ({unused} declared without a change)"
         );
     }
     println!(

@@ -65,6 +65,8 @@ pub struct Transitions {
     pub operators: usize,
     /// Declared edits.
     pub edits: usize,
+    /// Declared edits without a change. A test cannot withdraw an edit whose outcome is unknown.
+    pub unused: usize,
 }
 
 #[derive(Default)]
@@ -116,6 +118,7 @@ fn collection(
     mut calls: BTreeMap<String, Vec<Made<'_>>>,
     report: &mut Report,
 ) {
+    let (declared, edits) = (recording.all_declared(), report.counts.edits);
     let mut documents: BTreeMap<String, Vec<Transition>> = BTreeMap::new();
     for change in recording.changes {
         let transition = Transition {
@@ -142,6 +145,7 @@ fn collection(
         };
         history.check(&transitions);
     }
+    report.counts.unused += declared - (report.counts.edits - edits);
 }
 
 /// The changes of one document, and the calls that may explain them.

@@ -30,6 +30,11 @@ if sys.version_info < (3, 11):
 
 __all__ = ["Follower", "HeldLock", "Term", "follow", "lock"]
 
+CANCEL_SECONDS = 1.0
+"""Interval between cancellations of a block that has lost its leadership or lock. Code in the block may
+swallow a cancellation, as `asyncio.wait_for` of Python 3.11 does if its result arrives at that moment.
+A shorter interval would interrupt the block's cleanup."""
+
 T = TypeVar("T")
 Kept = TypeVar("Kept", bound="Union[Term, HeldLock]")
 
@@ -195,8 +200,8 @@ class Entry(Generic[Kept]):
     """The result of :func:`lock` and of :meth:`Follower.lead`: await it, or enter it once as an
     ``async with`` block.
 
-    The block is cancelled when the lock is lost or the leadership ends, and then raises
-    :class:`LockLost` or :class:`NotLeader`. It also raises this error if its work has already ended,
+    The block is cancelled when the lock is lost or the leadership ends, and again each second until it
+    exits. It then raises :class:`LockLost` or :class:`NotLeader`. It also raises this error if its work has already ended,
     but not in place of another exception.
     """
 
@@ -229,7 +234,9 @@ async def _block(acquire: Callable[[], Awaitable[Kept]]) -> AsyncIterator[Kept]:
     try:
         async with asyncio.timeout(None) as scope:
             kept = await acquire()
-            watch = asyncio.create_task(_expire(kept, scope))
+            block = asyncio.current_task()
+            assert block is not None
+            watch = asyncio.create_task(_expire(kept, scope, block))
             try:
                 yield kept
             finally:
@@ -247,9 +254,14 @@ async def _block(acquire: Callable[[], Awaitable[Kept]]) -> AsyncIterator[Kept]:
     await kept._leave()
 
 
-async def _expire(kept: Kept, scope: asyncio.Timeout) -> None:
+async def _expire(kept: Kept, scope: asyncio.Timeout, block: "asyncio.Task[Any]") -> None:
+    """Cancels the block when the leadership or the lock ends, until this task is cancelled."""
     await kept.wait()
     scope.reschedule(0)  # The past: cancels the block.
+    while True:
+        await asyncio.sleep(CANCEL_SECONDS)
+        block.cancel()
+        block.uncancel()  # The scope already counts as one cancellation, and undoes one.
 
 
 async def _result(wait: Wait[T]) -> T:
