@@ -1,7 +1,10 @@
 //! Goal: `--watch` prints one JSON line for each change and nothing for renewals, and the live
-//! table always restores the terminal.
+//! table always restores the terminal. A watch that was stopped reports no wrong state.
 
-use leasehold_testbed::Stage;
+use std::time::Duration;
+
+use leasehold_testbed::{DaemonTimings, Stage, pid};
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
@@ -79,4 +82,31 @@ async fn a_watch_prints_each_change_and_no_renewal() {
         .await
         .expect("it ends");
     assert_eq!(ended.expect("wait for the child").code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_watch_that_was_stopped_does_not_report_a_live_holder_as_expired() {
+    let timings = DaemonTimings::DEMO;
+    let stage = shared_stage().await.timings(timings);
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let (watch, mut lines) = watch(&stage, &["leases", "--watch"]);
+    assert_eq!(line(&mut lines).await["event"], "present");
+    let process = watch.id().expect("the command runs");
+    pid::signal(process, Signal::STOP);
+    tokio::time::sleep(timings.lease_duration + Duration::from_secs(2)).await;
+    pid::signal(process, Signal::CONT);
+    for _ in 0..3 {
+        a.wait_renewal(LONG).await;
+    }
+    leasehold(&stage, &["pause", &lease, "--no-wait"])
+        .await
+        .expect(0, &[]);
+    loop {
+        let next = line(&mut lines).await;
+        assert_ne!(next["state"], "expired", "{next}");
+        if next["state"] == "paused" {
+            break;
+        }
+    }
 }

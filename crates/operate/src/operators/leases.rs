@@ -18,7 +18,7 @@ use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
 use self::renewal_wait::{ASKING, waiting};
 use self::screen::{PressedKey, Screen};
-use super::observed::{Followed, Liveness, Observed, ObservedDocument};
+use super::observed::{Followed, Liveness, Observed, ObservedDocument, StallDetector};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
@@ -275,19 +275,22 @@ fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
-    for seen in listing.shown(&followed.observed) {
-        let now = clock::boot_now();
-        line(
-            "present",
-            listing.object(&followed.observed, seen, None, now),
-        )?;
-    }
+    let mut stalls = StallDetector::new(FRAME_MAX);
     let mut printed = states(&followed.observed);
+    let now = clock::boot_now();
+    let object = |seen| listing.object(&followed.observed, seen, None, now);
+    let present: Vec<_> = listing.shown(&followed.observed).map(object).collect();
+    for object in present {
+        line("present", object)?;
+    }
     let mut next_check = clock::boot_now() + FRAME_MAX;
     let mut feed = WatchFeed::default();
     loop {
         let left = next_check.since(clock::boot_now());
         let event = tokio::time::timeout(left, followed.view.next()).await;
+        if stalls.stalled().is_some() {
+            followed.read_again();
+        }
         let changed: Vec<String> = match event {
             Ok(None) => return Ok(exit::DONE.into()),
             Ok(Some(event)) => {
@@ -308,8 +311,9 @@ async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
                 found.map(|(name, _)| name).collect()
             }
         };
+        // A line that is delayed because the reader accepts no data shows the state from before.
+        let now = clock::boot_now();
         for name in changed {
-            let now = clock::boot_now();
             match followed.observed.get(&name) {
                 Some(seen) => {
                     line(
@@ -366,7 +370,11 @@ async fn table(session: &Session, listing: Listing, mut followed: Followed) -> i
     let mut calls = RollCalls::new(session, ANSWER_SOON, ask, usize::MAX);
     let mut first_line = 0;
     let mut feed = WatchFeed::default();
+    let mut stalls = StallDetector::new(FRAME_MAX);
     loop {
+        if stalls.stalled().is_some() {
+            followed.read_again();
+        }
         let observed = &followed.observed;
         calls.forget_led(observed);
         calls.call(observed);

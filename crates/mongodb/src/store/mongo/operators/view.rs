@@ -64,6 +64,7 @@ pub enum ViewEvent {
 pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
     last_answer: LastAnswer,
+    reopen: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
@@ -118,11 +119,13 @@ impl LiveView {
         };
         let last_answer = known.last_answer.clone();
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { follow::watch(follower, &reopen).await });
+        let follow = Arc::clone(&reopen);
+        tasks.spawn(async move { follow::watch(follower, &follow).await });
         tasks.spawn(async move { drop(known.run(received).await) });
         Self {
             events,
             last_answer,
+            reopen,
             _tasks: tasks,
         }
     }
@@ -130,6 +133,11 @@ impl LiveView {
     /// Returns the time of MongoDB's last answer.
     pub fn last_answer(&self) -> LastAnswer {
         self.last_answer.clone()
+    }
+
+    /// Opens a new change stream, and reads all documents again.
+    pub fn reopen(&self) {
+        self.reopen.notify_one();
     }
 
     /// Returns the next event, never `None`. Cancel safe.
