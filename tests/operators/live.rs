@@ -1,15 +1,18 @@
 //! Goal: `--watch` prints one JSON line for each change and nothing for renewals, and the live
-//! table always restores the terminal. A watch that was stopped reports no wrong state.
+//! table always restores the terminal. A watch that was stopped, or that follows a stale change stream,
+//! reports no wrong state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_testbed::{DaemonTimings, Stage, pid};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage, pid};
+use mongodb::bson::doc;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
-use crate::command::{LONG, leasehold, name, shared_stage, start};
+use crate::command::{LONG, leasehold, name, shared_stage, stage_of, start};
 
 pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(LONG, lines.next_line()).await;
@@ -109,4 +112,24 @@ async fn a_watch_that_was_stopped_does_not_report_a_live_holder_as_expired() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn a_watch_does_not_trust_a_stream_that_stayed_on_a_locked_member() {
+    let stage = stage_of(Arc::new(ReplicaSet::start().await));
+    let _early = start(&stage, &["lock", "early", "--", "sleep", "1000"]);
+    let (_watch, mut lines) = watch(&stage, &["locks", "--watch"]);
+    while line(&mut lines).await["state"] != "held" {}
+    let (old, _) = stage.set().step_down_primary().await;
+    let lock = stage.set().command(old, doc! { "fsync": 1, "lock": true });
+    lock.await.expect("lock the member");
+    // The third member may sync from the locked member for most of a minute. During this time no
+    // majority acknowledges the acquisition.
+    let _late = start(&stage, &["lock", "late", "--", "sleep", "1000"]);
+    let seen = async {
+        let mut next = async || lines.next_line().await.expect("the line is read");
+        while !next().await.expect("another line").contains("\"late\"") {}
+    };
+    let seen = tokio::time::timeout(2 * LONG, seen).await;
+    seen.expect("the lock that was acquired on the new primary is printed");
 }
