@@ -2,17 +2,19 @@
 //! table always restores the terminal. A watch that was stopped, or that follows a stale change stream,
 //! reports no wrong state.
 
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage, pid};
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
-use crate::command::{LONG, leasehold, name, shared_stage, stage_of, start};
+use crate::command::{LONG, eventually, leasehold, name, shared_stage, stage_of, start};
 
 pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(LONG, lines.next_line()).await;
@@ -112,6 +114,30 @@ async fn a_watch_that_was_stopped_does_not_report_a_live_holder_as_expired() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn a_watch_whose_output_is_blocked_ends_on_a_signal() {
+    let stage = shared_stage().await;
+    let client = stage.set().client();
+    let documents = client
+        .database(stage.database())
+        .collection::<Document>(stage.collection());
+    // Their lines are longer than the capacity of a pipe.
+    let many = (0..2_000).map(|number| doc! { "_id": format!("foreign-{number}") });
+    documents.insert_many(many).await.expect("insert documents");
+    let mut watch = start(&stage, &["leases", "--watch"]);
+    eventually("the pipe is full", async || {
+        let output = watch.stdout.as_ref().expect("piped");
+        rustix::io::ioctl_fionread(output.as_fd()).expect("a pipe") > 60_000
+    })
+    .await;
+    pid::signal(watch.id().expect("the command runs"), Signal::TERM);
+    let ended = tokio::time::timeout(LONG, watch.wait())
+        .await
+        .expect("the command ends");
+    let status = ended.expect("wait for the child");
+    assert_eq!(status.code(), Some(143), "{:?}", status.signal());
 }
 
 #[tokio::test]
