@@ -225,3 +225,24 @@ async fn i4_a_reader_with_another_clock_gets_unknown() {
     assert!(leader.leads(), "with the daemon's clock");
     assert_eq!(status(leader.status_directory()).code, 0);
 }
+
+#[tokio::test]
+async fn watch_ends_when_its_reader_has_gone_even_without_a_change() {
+    let files = Files::new();
+    let mut watch = Command::new(PROGRAM)
+        .args(["status", "--watch", "--directory"])
+        .arg(files.path("nowhere"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut watch = Watch(watch);
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("cannot tell"), "{first}");
+    drop(lines);
+    eventually("the command ends", async || {
+        watch.0.try_wait().unwrap().is_some()
+    })
+    .await;
+    assert_eq!(watch.0.wait().unwrap().code(), Some(0));
+}

@@ -1,5 +1,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
@@ -15,6 +16,10 @@ static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
+}
+
+pub(crate) fn stage_of(set: Arc<ReplicaSet>) -> Stage {
+    Stage::new(PROGRAM, set)
 }
 
 #[derive(Debug)]

@@ -1,10 +1,13 @@
 //! Goal: no other web page can act on a lease, and an action has no effect if the lease's token
 //! changed after the page showed it. Each action is recorded with its author.
 
-use mongodb::bson::Bson;
+use mongodb::bson::{Bson, doc};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
-use crate::server::{LONG, Server, action, shared_stage};
+use crate::server::{LONG, Server, action, eventually, shared_stage};
+use crate::silent::insert_silent;
 
 const ALLOWED: [&str; 3] = ["--allow-actions", "--by", "ops"];
 
@@ -146,4 +149,33 @@ async fn without_the_flag_the_page_is_read_only() {
         .await
         .expect(403, "read-only");
     assert_eq!(stage.stored().get().await.get("actions"), None);
+}
+
+#[tokio::test]
+async fn an_action_counts_until_it_ends_even_if_the_browser_has_gone() {
+    let stage = shared_stage().await;
+    // The holder of each lease has gone, so an action waits until its timeout.
+    let leases: Vec<_> = (0..16).map(|number| format!("gone-{number}")).collect();
+    for lease in &leases {
+        insert_silent(&stage, lease, doc! {}).await;
+    }
+    let flags = [&ALLOWED[..], &["--timeout", "60s"]].concat();
+    let server = Server::start(&stage, &flags).await;
+    let (secret, origin, host) = (server.secret().await, server.origin(), server.host());
+    let headers = format!("Host: {host}\r\nOrigin: {origin}\r\nX-Leasehold-Page: {secret}");
+    for lease in &leases {
+        let body = action(lease, "step_down", 3).to_string();
+        let length = body.len();
+        let request = format!(
+            "POST /actions HTTP/1.1\r\n{headers}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let mut browser = TcpStream::connect(&host).await.unwrap();
+        browser.write_all(request.as_bytes()).await.unwrap();
+        eventually("the action has begun", async || {
+            server.has_logged(&format!("\"lease\":\"{lease}\""))
+        })
+        .await;
+    }
+    let full = server.act(action("gone-0", "ask_candidates", 3)).await;
+    full.expect(429, "16 actions are under way");
 }

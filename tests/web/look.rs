@@ -432,3 +432,35 @@ async fn after_an_outage_a_holder_is_green_only_once_its_renewal_was_seen() {
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
 }
+
+#[tokio::test]
+async fn after_a_machine_slept_old_states_are_not_live_and_keep_their_date() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let mut server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, stage.lease(), "state", "held").await;
+    // While a machine sleeps, `performance.now()` stops and `Date.now()` does not.
+    let sleep = "(() => { const now = Date.now; Date.now = () => now() + 3_600_000; })()";
+    browser.value(sleep).await;
+    let note = "document.querySelector('#outage').textContent";
+    browser
+        .until(&format!("{note}.startsWith('There was no data from ')"))
+        .await;
+    server.child.kill().await.unwrap();
+    let line = "document.querySelector('#connection').textContent";
+    browser
+        .until(&format!("{line}.startsWith('Data is stale since ')"))
+        .await;
+    let since = format!("{line}.split(' since ')[1].split(': ')[0]");
+    let before = browser.value(&since).await;
+    browser.value(sleep).await;
+    browser
+        .until("document.querySelector('#age').textContent.startsWith('1h')")
+        .await;
+    assert_eq!(browser.value(&since).await, before);
+    browser.close().await;
+}

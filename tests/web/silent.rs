@@ -18,7 +18,7 @@ use crate::server::{Events, LONG, Server, eventually, shared_stage, stage_of};
 const UNANSWERED: &str = "no candidate answers";
 
 /// Inserts a lease whose holder has not written for six minutes.
-async fn insert_silent(stage: &Stage, name: &str, fields: Document) {
+pub(crate) async fn insert_silent(stage: &Stage, name: &str, fields: Document) {
     let holder = doc! {
         "identity": "gone-0", "session": Uuid::new(), "claim": Uuid::new(), "token": 3_i64,
         "lease_duration_ms": 330_000_i64, "acquired_at": ago(900.0), "renewed_at": ago(372.0),
@@ -147,6 +147,11 @@ async fn a_role_without_update_sees_why_candidates_were_not_asked() {
     assert!(!shown.contains("reader"), "names a user: {shown}");
     let stored = collection(&stage).find_one(doc! {}).await.unwrap().unwrap();
     assert_eq!(stored.get("roll_call"), None::<&Bson>);
+    stage
+        .set()
+        .grant("reader", database, name, &["update"])
+        .await;
+    until_roll_call(&mut events, "orders", UNANSWERED).await;
 }
 
 #[tokio::test]

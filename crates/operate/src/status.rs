@@ -7,15 +7,15 @@ mod any_file;
 mod judge;
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueHint};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 
 pub use self::judge::{FileVerdict, Judgement, judge};
@@ -89,7 +89,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
         return match watch(&directory, lease, json) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
             Err(error) => Err(unwritable(error)),
-            Ok(never) => match never {},
+            Ok(()) => Ok(ExitCode::SUCCESS),
         };
     }
     printed(&look(&directory, lease), json)
@@ -243,7 +243,8 @@ fn all_gone(gone: &[(&PathBuf, Judgement)]) -> CommandError {
     CommandError::new(exit::CANNOT_TELL, format!("no daemon runs here{last}")).to_fix(remedy)
 }
 
-fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infallible> {
+/// Prints changes until the reader of standard output has gone.
+fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<()> {
     let mut shown = None;
     loop {
         let judgement = look(directory, lease);
@@ -257,7 +258,20 @@ fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<Infall
             io::stdout().write_all(text.as_bytes())?;
             shown = Some(line);
         }
-        thread::sleep(WATCH_INTERVAL);
+        if is_closed_within(WATCH_INTERVAL)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for this time. Returns true if the reader of standard output closes the pipe meanwhile.
+fn is_closed_within(time: Duration) -> io::Result<bool> {
+    let stdout = io::stdout();
+    let mut output = [PollFd::new(&stdout, PollFlags::empty())];
+    let limit = Timespec::try_from(time).map_err(io::Error::other)?;
+    match poll(&mut output, Some(&limit)) {
+        Err(Errno::INTR) => Ok(false),
+        polled => Ok(polled? > 0),
     }
 }
 

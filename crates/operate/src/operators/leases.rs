@@ -2,23 +2,21 @@
 //! `--watch`, they show a live table on a terminal; elsewhere, they print one JSON line per change.
 
 mod feed;
+mod output;
 mod renewal_wait;
 mod screen;
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use self::feed::WatchFeed;
 pub(super) use self::renewal_wait::RenewalWait;
 use self::renewal_wait::{ASKING, waiting};
 use self::screen::{PressedKey, Screen};
-use super::observed::{Followed, Liveness, Observed, ObservedDocument};
+use super::observed::{Followed, Liveness, Observed, ObservedDocument, StallDetector};
 use super::render::{self, short};
 use super::roll_call::{ANSWER_SOON, Ask, CALLS_MAX, Roll, RollCalls, Rolls};
 use super::{Session, lock_view, say};
@@ -250,44 +248,27 @@ pub(super) async fn watch(session: &Session, listing: Listing) -> Result<Exit, C
             ended => ended.map_err(unwritable),
         },
         stop = stops.next() => Ok(stop.into()),
-        () = output_closed() => Ok(exit::DONE.into()),
+        () = output::closed() => Ok(exit::DONE.into()),
     }
-}
-
-/// Waits until the reader of standard output closes the pipe. Never returns if the output is a
-/// file.
-async fn output_closed() {
-    if let Ok(output) = watched_output()
-        && output.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
-}
-
-fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
-    // The function is deprecated because some types can change their descriptor; an `OwnedFd` never
-    // changes its descriptor. The replacement function is unsafe, and this crate forbids unsafe
-    // code.
-    #[allow(deprecated)]
-    AsyncFd::with_interest(output, Interest::ERROR)
 }
 
 async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
-    for seen in listing.shown(&followed.observed) {
-        let now = clock::boot_now();
-        line(
-            "present",
-            listing.object(&followed.observed, seen, None, now),
-        )?;
-    }
+    let mut stalls = StallDetector::new(FRAME_MAX);
     let mut printed = states(&followed.observed);
+    let now = clock::boot_now();
+    let object = |seen| listing.object(&followed.observed, seen, None, now);
+    let present: Vec<_> = listing.shown(&followed.observed).map(object).collect();
+    for object in present {
+        line("present", object).await?;
+    }
     let mut next_check = clock::boot_now() + FRAME_MAX;
     let mut feed = WatchFeed::default();
     loop {
         let left = next_check.since(clock::boot_now());
         let event = tokio::time::timeout(left, followed.view.next()).await;
+        if stalls.stalled().is_some() {
+            followed.read_again();
+        }
         let changed: Vec<String> = match event {
             Ok(None) => return Ok(exit::DONE.into()),
             Ok(Some(event)) => {
@@ -308,19 +289,21 @@ async fn changes(listing: Listing, mut followed: Followed) -> io::Result<Exit> {
                 found.map(|(name, _)| name).collect()
             }
         };
+        // A line that is delayed because the reader accepts no data shows the state from before.
+        let now = clock::boot_now();
         for name in changed {
-            let now = clock::boot_now();
             match followed.observed.get(&name) {
                 Some(seen) => {
                     line(
                         "changed",
                         listing.object(&followed.observed, seen, None, now),
-                    )?;
+                    )
+                    .await?;
                     printed.extend(states_of(seen, now).map(|states| (name, states)));
                 }
                 None => {
                     printed.remove(&name);
-                    line("removed", listing.removed(&name))?;
+                    line("removed", listing.removed(&name)).await?;
                 }
             }
         }
@@ -347,17 +330,15 @@ fn states_of(seen: &ObservedDocument, now: BootTime) -> Option<HolderStates> {
     states.collect()
 }
 
-fn line(event: &str, mut object: Value) -> io::Result<()> {
+async fn line(event: &str, mut object: Value) -> io::Result<()> {
     let at = humantime::format_rfc3339_millis(clock::wall_now());
     object["event"] = event.into();
     object["at"] = at.to_string().into();
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{object}")?;
-    stdout.flush()
+    output::write(format!("{object}\n")).await
 }
 
 async fn table(session: &Session, listing: Listing, mut followed: Followed) -> io::Result<Exit> {
-    let mut screen = Screen::enter()?;
+    let mut screen = Screen::enter().await?;
     let mut resizes = Resizes::register()?;
     let ask = match listing {
         Listing::Leases { .. } => Ask::All,
@@ -366,7 +347,11 @@ async fn table(session: &Session, listing: Listing, mut followed: Followed) -> i
     let mut calls = RollCalls::new(session, ANSWER_SOON, ask, usize::MAX);
     let mut first_line = 0;
     let mut feed = WatchFeed::default();
+    let mut stalls = StallDetector::new(FRAME_MAX);
     loop {
+        if stalls.stalled().is_some() {
+            followed.read_again();
+        }
         let observed = &followed.observed;
         calls.forget_led(observed);
         calls.call(observed);
@@ -379,7 +364,8 @@ async fn table(session: &Session, listing: Listing, mut followed: Followed) -> i
             &rows,
             &mut first_line,
             feed.trouble(),
-        )?;
+        )
+        .await?;
         let drawn = clock::boot_now();
         let mut pause = FRAME_MAX;
         loop {
@@ -407,7 +393,7 @@ async fn table(session: &Session, listing: Listing, mut followed: Followed) -> i
     }
 }
 
-fn draw(
+async fn draw(
     session: &Session,
     listing: Listing,
     observed: &Observed,
@@ -450,5 +436,5 @@ fn draw(
     frame.extend_from_slice(&lines[*first_line..last_line]);
     frame.resize(height.saturating_sub(1), String::new());
     frame.push(style.paint(&cut(&footer, width), color()));
-    screen::show(&frame)
+    screen::show(&frame).await
 }

@@ -6,6 +6,7 @@
 //! holder's wall clock.
 
 mod evidence;
+mod stall;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -20,6 +21,7 @@ use leasehold_mongodb::store::mongo::operators::{
 };
 
 pub(crate) use evidence::{Evidence, Liveness, SKEW_MIN, Silence, wall};
+pub(super) use stall::StallDetector;
 
 pub(super) struct Followed {
     pub(super) view: LiveView,
@@ -43,6 +45,14 @@ impl Followed {
         let answered = self.view.last_answer().at();
         let answered = answered.unwrap_or_else(clock::boot_now);
         self.observed.apply(event, answered)
+    }
+
+    /// Records that this process did not run, and reads the documents again.
+    pub(super) fn read_again(&mut self) {
+        let answered = self.view.last_answer().at();
+        self.observed
+            .lose_sight(answered.unwrap_or_else(clock::boot_now));
+        self.view.reopen();
     }
 
     /// Applies events until `other` completes.
@@ -71,6 +81,8 @@ pub(super) struct Observed {
     documents: BTreeMap<String, ObservedDocument>,
     /// MongoDB's time, and the instant when it was read; known only in lists of locks.
     store_clock: Option<(WallMillis, BootTime)>,
+    /// Begin and end of the last time in which changes were not observed, although no read failed.
+    unobserved: Option<(BootTime, BootTime)>,
 }
 
 #[derive(Debug)]
@@ -184,12 +196,23 @@ impl Observed {
                     ViewEvent::Failed(_) => answered,
                     _ => clock::boot_now(),
                 };
-                let documents = self.documents.values_mut();
-                documents.for_each(|it| it.lose_sight(from));
+                self.hide_all(from);
                 BTreeMap::new()
             }
             ViewEvent::Streaming => BTreeMap::new(),
         }
+    }
+
+    /// Records that changes since `from` were not observed, for example because this process was
+    /// stopped. Events that were received before are still in the queue and prove nothing about now.
+    pub(super) fn lose_sight(&mut self, from: BootTime) {
+        self.unobserved = Some((from, clock::boot_now()));
+        self.hide_all(from);
+    }
+
+    fn hide_all(&mut self, from: BootTime) {
+        let documents = self.documents.values_mut();
+        documents.for_each(|it| it.lose_sight(from));
     }
 
     /// Stores a document. Returns false if the document was only renewed since the known version.
@@ -221,11 +244,14 @@ impl Observed {
         let claims = claims.collect();
         let differs = known.is_none_or(|known| !differs_by_renewal(&known.entry, &entry));
         let name = entry.name.clone();
-        let seen = ObservedDocument {
+        let mut seen = ObservedDocument {
             entry,
             silence,
             claims,
         };
+        if let Some((from, _)) = self.unobserved.filter(|(_, until)| at < *until) {
+            seen.lose_sight(from);
+        }
         self.documents.insert(name, seen);
         differs
     }

@@ -25,6 +25,7 @@ pub(super) use self::metrics::NamePattern;
 use self::silent::SilentLeases;
 use self::site::{Offer, Shared, Web};
 use super::arguments::WebArgs;
+use super::observed::StallDetector;
 use super::{REMINDED_AFTER, Session, system};
 use leasehold_clock as clock;
 use leasehold_host::log::millis;
@@ -38,8 +39,6 @@ use leasehold_mongodb::store::mongo::operators::{LiveView, MongoCollection, Scop
 pub(super) const STREAMS_MAX: usize = 64;
 /// Interval at which the server checks why the first read has not succeeded yet.
 const CHECK: Duration = Duration::from_secs(1);
-/// If a timer is late by at least this time, this process was not running.
-const LATE_MIN: Duration = Duration::from_secs(3);
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(session: &Session, args: WebArgs) -> Result<Exit, CommandError> {
@@ -124,8 +123,8 @@ async fn follow(
     let answered = || last_answer.at().unwrap_or_else(clock::boot_now);
     let mut logged = None;
     let (mut known, mut quiet_until) = (Link::default(), clock::boot_now());
+    let mut stalls = StallDetector::new(CHECK);
     loop {
-        let began = clock::boot_now();
         let before = board.borrow().link.clone();
         let was_listed = board.borrow().is_listed();
         let answered_call = async {
@@ -135,28 +134,30 @@ async fn follow(
             }
         };
         let event = tokio::select! {
-            event = timeout(CHECK, view.next()) => event,
+            event = timeout(CHECK, view.next()) => Some(event),
             (name, revision, roll) = answered_call => {
                 board.send_modify(|board| board.called(&name, revision, roll, answered()));
-                continue;
+                None
             }
         };
-        let waited = clock::boot_now().since(began);
-        if waited > CHECK + LATE_MIN {
+        if let Some(waited) = stalls.stalled() {
             // MongoDB may have answered during this time, but this process could not receive the
             // answers.
             warn!(
                 waited_ms = millis(waited),
                 "this process did not run (stopped or suspended), reading the collection again"
             );
+            board.send_modify(|board| board.lose_sight(answered()));
+            view.reopen();
             quiet_until = clock::boot_now() + collection.answers_within();
         }
         match event {
-            Ok(None) => return,
-            Ok(Some(event)) => {
+            None => continue,
+            Some(Ok(None)) => return,
+            Some(Ok(Some(event))) => {
                 board.send_modify(|board| board.apply(without_hidden(event), answered()));
             }
-            Err(_) => {
+            Some(Err(_)) => {
                 let failure = collection.trouble();
                 if let Some(failure) = failure.filter(|_| !board.borrow().is_listed()) {
                     board.send_if_modified(|board| {

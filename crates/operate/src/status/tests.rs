@@ -369,7 +369,7 @@ fn only_regular_files_are_read() {
     let refused = || {
         let directory = place.path().to_owned();
         let (answer, answered) = std::sync::mpsc::channel();
-        thread::spawn(move || answer.send(look(&directory, None).why));
+        std::thread::spawn(move || answer.send(look(&directory, None).why));
         let why = answered.recv_timeout(Duration::from_secs(10));
         why.expect("it hangs").unwrap()
     };

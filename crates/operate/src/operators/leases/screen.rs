@@ -1,11 +1,14 @@
 //! Controls the terminal of a live table: alternate screen, no cursor, no echo.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
+    tcsetattr,
 };
 use tokio::sync::mpsc;
+
+use super::output;
 
 /// Maximum number of keys in the queue. While the queue is full, the thread that reads the keys
 /// waits.
@@ -32,13 +35,13 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn enter() -> io::Result<Self> {
+    pub(super) async fn enter() -> io::Result<Self> {
         let keyboard = match io::stdin().is_terminal() {
             true => Some(keyboard()?),
             false => None,
         };
         let screen = Self { keyboard };
-        write(ENTER)?;
+        output::write(ENTER.to_owned()).await?;
         Ok(screen)
     }
 
@@ -52,10 +55,11 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // This write fails only if the terminal was closed.
-        let _ = write(LEAVE);
+        output::write_last(LEAVE);
         if let Some((_, before)) = &self.keyboard {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+            // `OptionalActions::Flush` would wait while the terminal accepts no output.
+            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }
 }
@@ -106,7 +110,7 @@ fn key(bytes: &[u8]) -> PressedKey {
 }
 
 /// Overwrites the screen, because erasing it first would flicker.
-pub(super) fn show(lines: &[String]) -> io::Result<()> {
+pub(super) async fn show(lines: &[String]) -> io::Result<()> {
     let mut frame = String::from("\u{1b}[H");
     for (index, line) in lines.iter().enumerate() {
         if index > 0 {
@@ -116,13 +120,7 @@ pub(super) fn show(lines: &[String]) -> io::Result<()> {
         frame.push_str("\u{1b}[K");
     }
     frame.push_str("\u{1b}[J");
-    write(&frame)
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    output::write(frame).await
 }
 
 #[cfg(test)]

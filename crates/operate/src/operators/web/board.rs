@@ -180,6 +180,11 @@ impl Snapshot {
         }
     }
 
+    /// Records that changes since `from` were not observed.
+    pub(super) fn lose_sight(&mut self, from: BootTime) {
+        self.observed.lose_sight(from);
+    }
+
     /// Returns true if there are new answers to a roll call, or if the holder has renewed since a
     /// roll call.
     fn answered(&mut self, name: &str, now: BootTime) -> bool {

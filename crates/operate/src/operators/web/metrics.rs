@@ -125,7 +125,7 @@ impl Exporter {
     }
 
     fn documents<'a>(&self, board: &'a Snapshot, now: BootTime) -> DocumentSamples<'a> {
-        let wall = wall();
+        let store_now = board.store_now(now).unwrap_or_else(wall);
         let mut samples = DocumentSamples::default();
         let mut kinds = BTreeMap::from(["foreign", "lease", "lock"].map(|kind| (kind, 0)));
         let mut not_shown = BTreeMap::from(["foreign", "maximum", "names"].map(|why| (why, 0)));
@@ -149,7 +149,7 @@ impl Exporter {
                     continue;
                 }
                 Content::Lock(_) => {
-                    samples.locks.extend(lock(seen, wall, now));
+                    samples.locks.extend(lock(seen, store_now, now));
                     continue;
                 }
             };
@@ -192,11 +192,10 @@ fn lease<'a>(
     }
 }
 
-fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<LockSample<'_>> {
+fn lock(seen: &ObservedDocument, store_now: WallMillis, now: BootTime) -> Option<LockSample<'_>> {
     let record = lock_of(&seen.entry)?;
     let lock = &record.lock;
-    // A view of the whole collection does not contain MongoDB's time.
-    let view = ObservedLock::new(seen, None, now)?;
+    let view = ObservedLock::new(seen, Some(store_now), now)?;
     let holding: Vec<_> = view.holding().collect();
     let working = holding
         .iter()
@@ -204,10 +203,10 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
     let is_hidden = |(_, state, _): &_| *state == HolderState::Works(Liveness::Unseen);
     let is_seen = !holding.iter().any(is_hidden);
     let silent = holding.iter().filter(|(.., silent)| *silent).count();
-    let since = |entry: &Entry| age(entry.owner.acquired_at, wall);
+    let since = |entry: &Entry, now| age(entry.owner.acquired_at, now);
     let successes = lock.successes.iter().rev();
     let successes =
-        successes.filter_map(|success| Some((success.key.as_str(), age(success.at, wall)?)));
+        successes.filter_map(|success| Some((success.key.as_str(), age(success.at, store_now)?)));
     Some(LockSample {
         name: &seen.entry.name,
         holders: holding
@@ -223,13 +222,14 @@ fn lock(seen: &ObservedDocument, wall: WallMillis, now: BootTime) -> Option<Lock
         slots: lock.slots,
         token: lock.token.get(),
         held: is_seen.then(|| {
-            let held = working.filter_map(|(entry, ..)| since(entry));
+            let held = working.filter_map(|(entry, ..)| since(entry, store_now));
             held.max().unwrap_or_default()
         }),
         waited: lock
             .queue
             .iter()
-            .filter_map(since)
+            // A waiter dates its arrival by its own clock.
+            .filter_map(|entry| since(entry, wall()))
             .max()
             .unwrap_or_default(),
         successes: successes.collect(),
@@ -254,7 +254,8 @@ fn duration(millis: i64) -> Duration {
 mod tests {
     use super::*;
     use crate::operators::observed::tests::{ago, observed};
-    use mongodb::bson::doc;
+    use leasehold_mongodb::store::mongo::operators::{CollectionEntry, ViewEvent};
+    use mongodb::bson::{Uuid, doc};
 
     #[test]
     fn a_last_write_dated_in_the_future_has_no_age() {
@@ -265,6 +266,46 @@ mod tests {
             let age = sample.holder.expect("a holder").last_write_age;
             assert_eq!(age.is_some(), has_age, "{age:?}");
         }
+    }
+
+    #[test]
+    fn ages_of_locks_are_measured_with_the_clock_of_mongodb() {
+        const MINUTE: i64 = 60;
+        // MongoDB's clock is an hour behind.
+        let by_store = |seconds| ago(60 * MINUTE + seconds);
+        let uuid = |number| Uuid::from_bytes([number; 16]);
+        let entry = |number: u8| {
+            doc! {
+                "claim": uuid(number), "session": uuid(2), "revision": uuid(3),
+                "granted_revision": uuid(4), "identity": format!("job-{number}"),
+                "mode": "exclusive", "token": 9_i64, "lease_duration_ms": 24_000_i64,
+                "acquired_at": by_store(5 * MINUTE), "renewed_at": ago(1),
+            }
+        };
+        let mut waiter = entry(5);
+        waiter.insert("acquired_at", ago(2 * MINUTE));
+        let document = doc! {
+            "_id": "nightly", "schema": 1, "kind": "lock", "token": 9_i64, "slots": 0_i64,
+            "holders": [entry(1)], "queue": [waiter], "history": [],
+            "successes": [{ "key": "daily", "at": by_store(10 * MINUTE) }],
+            "server_now": by_store(0),
+        };
+        let now = leasehold_clock::boot_now();
+        let entries = vec![CollectionEntry::of(&document).expect("a name")];
+        let mut board = Snapshot::default();
+        board.apply(ViewEvent::Listed { entries, at: now }, now);
+        let exporter = Exporter::new(Vec::new(), LastAnswer::default());
+        let samples = exporter.documents(&board, now);
+        let lock = samples.locks.first().expect("a lock");
+        let minutes = |age: Duration| age.as_secs() / 60;
+        assert_eq!(lock.held.map(minutes), Some(5));
+        assert_eq!(minutes(lock.waited), 2);
+        let ages: Vec<_> = lock
+            .successes
+            .iter()
+            .map(|(_, age)| minutes(*age))
+            .collect();
+        assert_eq!(ages, [10]);
     }
 
     #[test]

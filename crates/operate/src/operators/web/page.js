@@ -2,6 +2,7 @@
 // The list of documents, kept up to date from /events.
 
 const CONTACT_MAX_MS = 6000; // Three heartbeats.
+const SLEEP_MIN_MS = 2000; // A smaller difference is a correction of the wall clock.
 const RETRY_MS = 1000;
 const TICK_MS = 200; // Update interval of the times since renewals.
 const OVERSCAN = 8; // Number of rows drawn above and below the visible rows.
@@ -33,6 +34,8 @@ let store = null; // The server's connection to MongoDB.
 let contact = performance.now();
 let received = performance.now(); // Time of the last event.
 let problem = "connecting to this server";
+let connection = new AbortController();
+let clocksDiffer = Date.now() - performance.now();
 let wasStale = true;
 let alarming = null; // Names of the silent, expired and unclaimed documents.
 const rows = new Map(); // Maps each name to its row in the page.
@@ -332,6 +335,22 @@ function apply(event) {
   isOrderOld ||= event.documents.length > 0 || event.removed.length > 0 || event.complete && event.reset;
 }
 
+// While a machine sleeps, performance.now() stops and Date.now() does not. The data that was received
+// before is therefore older than it seems, and the connection may be lost.
+function noticeSleep() {
+  const slept = Date.now() - performance.now() - clocksDiffer;
+  clocksDiffer += slept;
+  if (slept < SLEEP_MIN_MS) return;
+  contact -= slept;
+  received -= slept;
+  for (const entry of known.values()) entry.at -= slept;
+  details.at -= slept;
+  if (outage) outage.from -= slept;
+  if (outage && outage.to != null) outage.to -= slept;
+  problem ||= "this machine was asleep";
+  connection.abort();
+}
+
 async function read(body, alive) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -351,7 +370,7 @@ async function read(body, alive) {
 
 async function follow() {
   for (;;) {
-    const abort = new AbortController();
+    const abort = connection = new AbortController();
     let timer = 0;
     const alive = () => {
       clearTimeout(timer);
@@ -468,6 +487,7 @@ addEventListener("resize", () => {
 let ticks = 0;
 setInterval(() => {
   ticks += 1;
+  noticeSleep();
   isOrderOld ||= ticks % 5 === 0; // States change with time.
   render();
   renderFacts();

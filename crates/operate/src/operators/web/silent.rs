@@ -12,7 +12,6 @@ use super::super::roll_call::{ANSWER_MAX, CALLS_MAX, Roll, candidates};
 use super::board::Snapshot;
 use leasehold_clock::boot_now;
 use leasehold_core::election::{BootTime, ResourceName, Revision};
-use leasehold_mongodb::store::RetryPolicy;
 
 /// Interval between checks for silent leases; limits the rate of roll calls.
 const CHECKED_AFTER: Duration = Duration::from_secs(1);
@@ -23,14 +22,14 @@ pub(super) struct SilentLeases {
     session: Session,
     next_check: BootTime,
     asked: BTreeMap<String, PageCall>,
-    calls: JoinSet<(String, Revision, Roll, bool)>,
+    calls: JoinSet<(String, Revision, Roll)>,
 }
 
 struct PageCall {
     /// The revision of the last renewal before the silence.
     revision: Revision,
     at: BootTime,
-    /// `None` while the roll call is under way, or if another roll call would fail.
+    /// `None` while the roll call is under way.
     again_at: Option<BootTime>,
 }
 
@@ -78,16 +77,15 @@ impl SilentLeases {
             let session = self.session.clone();
             self.calls.spawn(async move {
                 let answered = candidates(&session, &lease, ANSWER_MAX, |_| false).await;
-                let (roll, retries) = match answered {
-                    Ok(present) => (Roll::Answered(present), true),
+                let roll = match answered {
+                    Ok(present) => Roll::Answered(present),
                     Err(failure) => {
                         debug!(%lease, why = %failure, "cannot ask the candidates to report");
                         // The page names no servers and no users.
-                        let retries = failure.retry != RetryPolicy::Reconfigure;
-                        (Roll::NotCalled(failure.summary()), retries)
+                        Roll::NotCalled(failure.summary())
                     }
                 };
-                (lease.to_string(), revision, roll, retries)
+                (lease.to_string(), revision, roll)
             });
         }
     }
@@ -96,8 +94,10 @@ impl SilentLeases {
     pub(super) async fn answered(&mut self) -> (String, Revision, Roll) {
         loop {
             match self.calls.join_next().await {
-                Some(Ok((name, revision, roll, retries))) => {
-                    if let Some(asked) = self.asked.get_mut(&name).filter(|_| retries) {
+                Some(Ok((name, revision, roll))) => {
+                    // A refused roll call is repeated too, because an operator may grant the
+                    // missing right.
+                    if let Some(asked) = self.asked.get_mut(&name) {
                         asked.again_at = Some(boot_now() + CALLED_AGAIN_AFTER);
                     }
                     return (name, revision, roll);

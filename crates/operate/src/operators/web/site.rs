@@ -69,7 +69,7 @@ impl Offer {
         Self::Actions(Actions {
             by,
             secret: nonce(),
-            running: Semaphore::new(ACTIONS_MAX),
+            running: Arc::new(Semaphore::new(ACTIONS_MAX)),
         })
     }
 }
@@ -77,7 +77,7 @@ impl Offer {
 pub(super) struct Actions {
     by: Identity,
     secret: String,
-    running: Semaphore,
+    running: Arc<Semaphore>,
 }
 
 #[derive(Deserialize)]
@@ -226,7 +226,7 @@ impl Shared {
         from_the_page(request.headers(), &actions.secret)?;
         let asked = parsed(&body(request).await?, &actions.by);
         let asked = asked.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
-        let Ok(_running) = actions.running.try_acquire() else {
+        let Ok(running) = Arc::clone(&actions.running).try_acquire_owned() else {
             let why = format!("{ACTIONS_MAX} actions are under way: try again");
             return refused(StatusCode::TOO_MANY_REQUESTS, why);
         };
@@ -241,7 +241,10 @@ impl Shared {
             deadline: boot_now() + self.session.timeout,
             ..self.session.clone()
         };
-        let perform = async move { PendingRequest::new(&session, &args, |_| ()).perform().await };
+        let perform = async move {
+            let _running = running;
+            PendingRequest::new(&session, &args, |_| ()).perform().await
+        };
         match tokio::spawn(perform).await {
             Ok(Ok(outcome)) => {
                 let code = match outcome.code() {

@@ -2,8 +2,8 @@
 //! events. Reads a document again if an event lacks some of the changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -11,7 +11,7 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, UpdateDesc
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use super::super::connection::Deployment;
+use super::super::connection::{Deployment, PrimaryObserver};
 use super::super::delta;
 use super::super::follow::{self, StreamEvent, StreamHandler};
 use super::records::projection;
@@ -24,8 +24,8 @@ const EVENTS_MAX: usize = 256;
 /// Maximum time that the server holds a getMore without events. Shorter than for a daemon, because
 /// an operator must not mistake the state before an outage for the current state.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Held leases that have had no events for this long are read again, because the member behind the
-/// stream may be stale.
+/// Documents without events for this long are read again if their state should change by now,
+/// because the member behind the stream may be stale.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 const DOUBTED_MAX: usize = 1_000;
 
@@ -64,6 +64,7 @@ pub enum ViewEvent {
 pub struct LiveView {
     events: mpsc::Receiver<ViewEvent>,
     last_answer: LastAnswer,
+    reopen: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
@@ -100,6 +101,9 @@ impl LiveView {
         let (stream, received) = mpsc::channel(EVENTS_MAX);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let reopen = Arc::new(Notify::new());
+        collection
+            .deployment
+            .observe(StreamReopener(Arc::downgrade(&reopen)));
         let follower = CollectionFollower {
             scope: scope.clone(),
             deployment: Arc::clone(&collection.deployment),
@@ -118,11 +122,13 @@ impl LiveView {
         };
         let last_answer = known.last_answer.clone();
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { follow::watch(follower, &reopen).await });
+        let follow = Arc::clone(&reopen);
+        tasks.spawn(async move { follow::watch(follower, &follow).await });
         tasks.spawn(async move { drop(known.run(received).await) });
         Self {
             events,
             last_answer,
+            reopen,
             _tasks: tasks,
         }
     }
@@ -132,9 +138,30 @@ impl LiveView {
         self.last_answer.clone()
     }
 
+    /// Opens a new change stream, and reads all documents again.
+    pub fn reopen(&self) {
+        self.reopen.notify_one();
+    }
+
     /// Returns the next event, never `None`. Cancel safe.
     pub async fn next(&mut self) -> Option<ViewEvent> {
         self.events.recv().await
+    }
+}
+
+/// Opens a new change stream after a change of the primary. Otherwise, the stream would stay on the
+/// former primary, which may lag.
+struct StreamReopener(Weak<Notify>);
+
+impl PrimaryObserver for StreamReopener {
+    fn primary_changed(&self) {
+        if let Some(reopen) = self.0.upgrade() {
+            reopen.notify_one();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 
@@ -314,13 +341,12 @@ impl ViewTask {
         Ok(())
     }
 
-    /// Reads the held leases without recent events. If the stream missed a renewal, reopens the
-    /// stream.
+    /// Reads the doubtful documents without recent events. If the stream missed a change, reopens
+    /// the stream.
     async fn check_quiet(&mut self) -> Result<(), Gone> {
         let now = leasehold_clock::boot_now();
         let quiet = self.documents.iter_mut().filter(|(_, stored)| {
-            let is_held = stored.document.get_document("holder").is_ok();
-            is_held && now.since(stored.at) >= DOUBT_AFTER
+            is_doubtful(&stored.document) && now.since(stored.at) >= DOUBT_AFTER
         });
         let checked = quiet.take(DOUBTED_MAX).map(|(id, stored)| {
             stored.at = now;
@@ -340,12 +366,12 @@ impl ViewTask {
             }
         };
         self.last_answer.record();
-        let renewed = |document: &Document| {
+        let missed = |document: &Document| {
             let id = document.get_str("_id").unwrap_or_default();
             let known = self.documents.get(id);
-            known.is_some_and(|known| known.document.get("revision") != document.get("revision"))
+            known.is_some_and(|known| differ(&known.document, document))
         };
-        let stale: Vec<_> = found.into_iter().filter(|found| renewed(found)).collect();
+        let stale: Vec<_> = found.into_iter().filter(|found| missed(found)).collect();
         if !stale.is_empty() {
             self.reopen.notify_one();
         }
@@ -358,5 +384,47 @@ impl ViewTask {
 
     async fn send(&self, event: ViewEvent) -> Result<(), Gone> {
         self.events.send(event).await.map_err(|_| Gone)
+    }
+}
+
+/// Returns true if a document changes soon, or needs an operator's attention: a held lease, a free
+/// lease, or a lock with holders or waiters. Free locks are excluded, because a collection may have
+/// thousands of them.
+fn is_doubtful(document: &Document) -> bool {
+    let has = |key| document.get_array(key).is_ok_and(|list| !list.is_empty());
+    document.contains_key("holder") || has("holders") || has("queue")
+}
+
+/// Returns true if a lease or lock changed or was renewed between two reads.
+fn differ(before: &Document, after: &Document) -> bool {
+    let keys = ["revision", "paused", "holders", "queue"];
+    keys.iter().any(|key| before.get(key) != after.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quiet_leases_and_locks_in_use_are_read_again_and_each_missed_renewal_is_found() {
+        let free = doc! { "holder": Bson::Null, "revision": 1, "paused": false };
+        let held = doc! { "holder": { "identity": "a" }, "revision": 2, "paused": false };
+        let lock = |holders: Vec<Document>, queue: Vec<Document>| {
+            doc! { "holders": holders, "queue": queue }
+        };
+        let entry = |revision: i32| vec![doc! { "claim": 1, "revision": revision }];
+        let locked = [lock(entry(1), vec![]), lock(vec![], entry(1))];
+        for document in [&free, &held, &locked[0], &locked[1]] {
+            assert!(is_doubtful(document), "{document}");
+            assert!(!differ(document, document), "{document}");
+        }
+        for other in [lock(vec![], vec![]), doc! { "_id": "foreign" }] {
+            assert!(!is_doubtful(&other), "{other}");
+        }
+        let paused = doc! { "holder": Bson::Null, "revision": 1, "paused": true };
+        assert!(differ(&free, &held) && differ(&free, &paused));
+        assert!(differ(&locked[0], &lock(entry(2), vec![])));
+        assert!(differ(&locked[1], &lock(vec![], entry(2))));
+        assert!(differ(&locked[0], &lock(vec![], vec![])), "released");
     }
 }
