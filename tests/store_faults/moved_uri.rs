@@ -4,6 +4,7 @@
 //! A restart on a status directory that records the old replica set is another test's subject.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
@@ -116,7 +117,17 @@ async fn address(target: watch::Receiver<u16>) -> u16 {
 
 #[tokio::test]
 async fn i1_a_host_name_that_moves_to_another_set_is_refused() {
-    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    refuses_a_move_to(set_of_one().await).await;
+}
+
+#[tokio::test]
+async fn i1_a_host_name_that_moves_from_a_set_to_a_standalone_server_is_refused() {
+    let standalone = ReplicaSet::builder().standalone().start().await;
+    refuses_a_move_to(Arc::new(standalone)).await;
+}
+
+async fn refuses_a_move_to(elsewhere: Arc<ReplicaSet>) {
+    let set = set_of_one().await;
     let (name, target) = watch::channel(set.node(0).port());
     let port = address(target).await;
     let stage = stage_on(&set);
