@@ -12,6 +12,7 @@ use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::cast::{FREE, ran};
 use crate::fixture::{LONG, eventually, monitored_pair, set_of_one, stage_on};
 
 async fn refuses(daemon: &Daemon) {
@@ -158,5 +159,21 @@ async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
     a.replace_uri(&set.uri());
     a.wait_leads(LONG).await;
     a.restart_same_directory();
+    a.wait_leads(LONG).await;
+}
+
+#[tokio::test]
+async fn a_direct_connection_to_a_secondary_can_be_corrected() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set);
+    let secondary = (set.primary().await + 1) % set.member_count();
+    let direct = set.direct_uri(secondary);
+    let remedy = "remove directConnection from the MongoDB URI";
+    let job = ran(stage.command(&direct, &["lock", FREE, "--", "true"])).await;
+    assert_eq!(job.code, Some(69), "{}", job.error);
+    assert!(job.last().contains(remedy), "{}", job.error);
+    let a = stage.candidate("a").uri(&direct).start();
+    a.wait_logged(remedy, LONG).await;
+    a.replace_uri(&set.uri());
     a.wait_leads(LONG).await;
 }

@@ -358,13 +358,18 @@ impl Deployment {
             _ => Answer::failed(Outcome::Failed, self.failure(&error)),
         };
         answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
-        if let SendError::Unverified(error) | SendError::Driver(error) = &error
-            && answer.failure.is_some()
-        {
-            let refused = outcome::refuses_login(error) || self.is_logged_out(error);
-            let given_up = self.is_given_up(outcome::is_reply(error));
-            self.renew_connection(refused || given_up).await;
+        if answer.failure.is_none() {
+            return answer;
         }
+        let useless = match &error {
+            SendError::Unverified(error) | SendError::Driver(error) => {
+                let refused = outcome::refuses_login(error) || self.is_logged_out(error);
+                let given_up = self.is_given_up(outcome::is_reply(error));
+                refused || given_up
+            }
+            SendError::Unsent(_) | SendError::Elsewhere(_) => false,
+        };
+        self.renew_connection(useless).await;
         answer
     }
 
