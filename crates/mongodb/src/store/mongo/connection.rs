@@ -22,6 +22,7 @@ use mongodb::options::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use self::client::{ConnectedClient, Logins};
 use self::diagnosis::Examinations;
@@ -62,6 +63,8 @@ pub(super) struct Deployment {
     examinations: Mutex<Examinations>,
     pub(super) home: Mutex<Home>,
     seeds: Mutex<Option<Arc<Seeds>>>,
+    /// The task that repeats the comparison of the servers. Dropping the set aborts the task.
+    comparing: Mutex<JoinSet<()>>,
     other_product: Mutex<Option<&'static str>>,
     write_rate: Mutex<WriteRate>,
     /// True while a change stream would cost the servers more than hints.
@@ -131,6 +134,7 @@ impl Deployment {
         Arc::new(Self {
             home: Mutex::new(Home::new(options.home.clone())),
             seeds: Mutex::new(None),
+            comparing: Mutex::default(),
             timings: watch::Sender::new(options.timings),
             options,
             monitoring,
