@@ -312,7 +312,6 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "no change streams",
             "a standalone server: an acknowledged write is lost if this server is lost",
         ),
-        NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
         NOT_WRITABLE_PRIMARY => {
             Failure::new("the server is no longer the primary", refusals::ELECTING)
         }
@@ -324,12 +323,18 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
     }
 }
 
-/// Describes the failure if the connection string's only server is not the primary.
-pub(super) fn not_primary() -> Failure {
-    Failure::lasting(
-        "the server is not the primary",
-        "remove directConnection from the MongoDB URI, and name the replica set",
-    )
+/// Describes the failure if the connection string's only server is not the primary. `replaceable`
+/// is true if another member may be the primary.
+pub(super) fn not_primary(replaceable: bool) -> Failure {
+    let kind = "the server is not the primary";
+    match replaceable {
+        true => Failure::lasting(
+            kind,
+            "remove directConnection from the MongoDB URI, and name the replica set",
+        ),
+        false => Failure::new(kind, "leasehold uses the server once it is the primary")
+            .with_retry(RetryPolicy::WaitForServer),
+    }
 }
 
 pub(super) const FIND_OR_UPDATE: &str = "lacks the right find or update";

@@ -198,7 +198,7 @@ impl Deployment {
         let hello = hello.map_err(SendError::Unverified)?;
         let Some(found) = home::identify(&hello, seeds.addresses()) else {
             return Err(SendError::Unsent(match self.servers.asked().direct {
-                true => outcome::not_primary(),
+                true => outcome::not_primary(home::is_replaceable(&hello)),
                 false => Failure::new("the primary has just stepped down", refusals::ELECTING)
                     .with_retry(RetryPolicy::WaitForServer),
             }));
