@@ -85,9 +85,13 @@ pub(super) fn refuses_login(error: &Error) -> bool {
 
 /// True if the server has no change streams, or does not permit them.
 pub(super) fn lacks_change_streams(error: &Error) -> bool {
-    code(error).is_some_and(|code| {
-        code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
-    })
+    let refused = |code| code == NO_CHANGE_STREAMS || code == UNAUTHORIZED;
+    lacks_command(error) || code(error).is_some_and(refused)
+}
+
+/// True if the server does not have the command, or a stage of its pipeline.
+pub(super) fn lacks_command(error: &Error) -> bool {
+    code(error).is_some_and(|code| COMMAND_NOT_SUPPORTED.contains(&code))
 }
 
 pub(super) fn is_reply(error: &Error) -> bool {
@@ -387,6 +391,14 @@ mod tests {
             (10_107, "NotWritablePrimary"),
         ] {
             assert!(!lacks_change_streams(&error(code)), "{code} {reply}");
+        }
+    }
+
+    #[test]
+    fn a_refused_call_does_not_show_that_the_command_is_missing() {
+        assert!(lacks_command(&error(59)));
+        for code in [UNAUTHORIZED, AUTHENTICATION_FAILED, NOT_WRITABLE_PRIMARY] {
+            assert!(!lacks_command(&error(code)), "{code}");
         }
     }
 
