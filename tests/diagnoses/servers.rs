@@ -74,12 +74,15 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::locks("no primary", &of_set(&deposed, SET))
             .says(&format!("no primary: {deposed} is a secondary")),
         Situation::lock(
-            "secondary addressed directly",
+            "the only member addressed directly, without a primary",
             &format!("mongodb://{deposed}/?directConnection=true"),
             "direct",
         )
+        .patient()
+        .flag("--wait=1s")
         .exits(69)
-        .says("the server is not the primary: remove directConnection"),
+        .says("lock direct: gave up after ")
+        .says("the server is not the primary: leasehold uses the server once it is the primary"),
         Situation::leases("another set's name", &of_set(&open, "rsWRONG")).says(&format!(
             "no primary: {open} is in replica set \"{SET}\", not \"rsWRONG\"; correct replicaSet"
         )),

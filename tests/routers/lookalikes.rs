@@ -2,9 +2,9 @@
 //! then logs one error, and `leasehold check` fails.
 
 use leasehold_testbed::Router;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 
-use crate::fixture::{Cluster, LONG};
+use crate::fixture::{Cluster, LONG, eventually};
 
 #[tokio::test]
 async fn products_that_are_not_mongodb_are_reported_once() {
@@ -43,6 +43,28 @@ async fn products_that_are_not_mongodb_are_reported_once() {
         assert_eq!((check["result"].as_str(), code), (Some("failed"), 2));
         assert_eq!(failed, [check]);
     }
+}
+
+#[tokio::test]
+async fn a_product_is_recognized_although_its_first_reply_is_an_error() {
+    let cluster = Cluster::shared().await;
+    let everywhere = |fields: Document| {
+        for router in &cluster.routers {
+            router.overlay("buildInfo", fields.clone());
+        }
+    };
+    everywhere(doc! { "ok": 0, "code": 8000, "codeName": "AtlasError", "errmsg": "busy" });
+    let a = cluster.stage.candidate("a").leading(LONG).await;
+    a.wait_logged("connected to MongoDB", LONG).await;
+    eventually("the daemon has asked for the product", async || {
+        let commands = cluster.routers.iter().flat_map(Router::commands);
+        commands
+            .into_iter()
+            .any(|sent| sent.contains_key("buildInfo"))
+    })
+    .await;
+    everywhere(doc! { "ok": 1, "ferretdb": { "version": "v2.7.0" } });
+    a.wait_logged("unsupported server", LONG).await;
 }
 
 #[tokio::test]

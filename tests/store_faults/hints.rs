@@ -5,10 +5,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::TryStreamExt;
+use leasehold::election::{
+    Identity, Operation, Outcome, ResourceName, Revision, TimingSettings, Timings, Token, Watch,
+};
+use leasehold::store::mongo::{MongoStore, StoreOptions, WatchMode};
+use leasehold::store::{Store, StoreEvent};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage};
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use rustix::process::Signal;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::fixture::{LONG, eventually, found, set_of_one, shared_stage, stage_on};
@@ -365,4 +372,57 @@ async fn writes_to_other_collections_do_not_wake_a_follower_of_hints() {
     // Without hints, each getMore waits for 8 s. The testbed's own client opens no cursor.
     let own = 4 + i64::try_from(began.elapsed().as_secs() / 2).expect("short");
     assert!(woken <= own, "{woken} getMores for 500 unrelated writes");
+}
+
+#[tokio::test]
+async fn a_hint_does_not_recreate_a_dropped_collection() {
+    let stage = stage_on(&set_of_one().await);
+    let (news, mut events) = mpsc::channel(100);
+    let mut options = StoreOptions::new(stage.set().uri(), Identity::new("a").expect("legal"));
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    options.watch = WatchMode::Hints;
+    // A cursor that is lost is reopened after `retry_interval`, and then creates the collection.
+    let timings = Timings::new(TimingSettings {
+        lease_duration: SLOW.lease_duration,
+        renew_deadline: SLOW.renew_deadline,
+        renew_interval: SLOW.renew_interval,
+        retry_interval: SLOW.retry_interval,
+        ..TimingSettings::default()
+    });
+    options.timings = timings.expect("the durations satisfy the rules");
+    let lease = ResourceName::new(stage.lease()).expect("legal");
+    let (store, _) = MongoStore::new(options, lease, news);
+    let following = tokio::spawn(store.clone().watch());
+    let mut wait_for = async |wanted: fn(&Watch) -> bool| {
+        let found = async {
+            loop {
+                if let Some(StoreEvent::Watch(event)) = events.recv().await
+                    && wanted(&event)
+                {
+                    return;
+                }
+            }
+        };
+        let found = tokio::time::timeout(LONG, found).await;
+        found.expect("the store reports the event");
+    };
+    wait_for(|event| matches!(event, Watch::HintsOpened)).await;
+    hints(&stage).drop().await.expect("dropped");
+    wait_for(|event| matches!(event, Watch::Lost)).await;
+    let create = Operation::Create {
+        revision: Revision::from_bytes([1; 16]),
+        token: Token::ZERO,
+    };
+    let created = store.perform(create).await;
+    assert!(matches!(created.outcome, Outcome::Applied(_)));
+    // Waits until the hint is sent.
+    store.shut_down().await;
+    following.abort();
+    let database = stage.set().client().database(stage.database());
+    let named = doc! { "name": hints(&stage).name() };
+    let found = database.list_collections().filter(named).await;
+    let found: Vec<_> = found.expect("listed").try_collect().await.expect("read");
+    let capped = found.iter().all(|found| found.options.capped == Some(true));
+    assert!(capped, "{found:?}");
 }

@@ -51,6 +51,30 @@ async fn i1_a_connection_string_on_a_hanging_disk_delays_no_renewal() {
 }
 
 #[tokio::test]
+async fn a_deleted_connection_string_does_not_end_the_leadership() {
+    let (set, scratch) = (set_of_one().await, Scratch::new());
+    let file = scratch.path().join("uri");
+    std::fs::write(&file, set.uri()).expect("written");
+    let daemon = daemon("deleted-uri", &file).leading(LONG).await;
+    let transitions = daemon.status()["transitions"].clone();
+    std::fs::remove_file(&file).expect("removed");
+    // A missing right makes the daemon log in again with a new client.
+    let refused = doc! { "failCommands": ["findAndModify"], "errorCode": 13 };
+    let fail = doc! { "mode": { "times": 1 }, "data": refused };
+    set.fail_command(0, fail).await;
+    daemon.wait_operations("renew", "unknown", 1.0).await;
+    for _ in 0..20 {
+        daemon.wait_renewal(LONG).await;
+    }
+    assert_eq!(
+        daemon.status()["transitions"],
+        transitions,
+        "{}",
+        daemon.logs()
+    );
+}
+
+#[tokio::test]
 async fn a_connection_string_on_a_hanging_disk_does_not_prevent_a_new_client() {
     let (set, scratch) = (set_of_one().await, Scratch::new());
     let file = scratch.path().join("uri");

@@ -11,7 +11,7 @@ use leasehold::store::mongo::StoreOptions;
 use leasehold_testbed::{Scratch, Stage};
 use mongodb::bson::doc;
 
-use crate::cast::Job;
+use crate::cast::{FREE, Job, ran};
 use crate::fixture::{LONG, eventually, set_of_one, stage_on};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -86,4 +86,15 @@ async fn a_wait_that_ends_while_writes_are_blocked_names_the_refusal() {
         "{log}"
     );
     is_refused(behind.await.expect("no panic"));
+}
+
+#[tokio::test]
+async fn a_lock_on_a_set_of_one_that_is_addressed_directly_waits_for_the_election() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set);
+    let step_down = doc! { "replSetStepDown": 5, "force": true };
+    // The server may close the connection before it answers.
+    let _ = set.command(0, step_down).await;
+    let job = ran(stage.command(&set.direct_uri(0), &["lock", FREE, "--", "true"])).await;
+    assert_eq!(job.code, Some(0), "{}", job.error);
 }

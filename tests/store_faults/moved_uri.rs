@@ -4,6 +4,7 @@
 //! A restart on a status directory that records the old replica set is another test's subject.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
@@ -11,6 +12,7 @@ use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::cast::{FREE, ran};
 use crate::fixture::{LONG, eventually, monitored_pair, set_of_one, stage_on};
 
 async fn refuses(daemon: &Daemon) {
@@ -116,7 +118,17 @@ async fn address(target: watch::Receiver<u16>) -> u16 {
 
 #[tokio::test]
 async fn i1_a_host_name_that_moves_to_another_set_is_refused() {
-    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    refuses_a_move_to(set_of_one().await).await;
+}
+
+#[tokio::test]
+async fn i1_a_host_name_that_moves_from_a_set_to_a_standalone_server_is_refused() {
+    let standalone = ReplicaSet::builder().standalone().start().await;
+    refuses_a_move_to(Arc::new(standalone)).await;
+}
+
+async fn refuses_a_move_to(elsewhere: Arc<ReplicaSet>) {
+    let set = set_of_one().await;
     let (name, target) = watch::channel(set.node(0).port());
     let port = address(target).await;
     let stage = stage_on(&set);
@@ -147,5 +159,21 @@ async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
     a.replace_uri(&set.uri());
     a.wait_leads(LONG).await;
     a.restart_same_directory();
+    a.wait_leads(LONG).await;
+}
+
+#[tokio::test]
+async fn a_direct_connection_to_a_secondary_can_be_corrected() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set);
+    let secondary = (set.primary().await + 1) % set.member_count();
+    let direct = set.direct_uri(secondary);
+    let remedy = "remove directConnection from the MongoDB URI";
+    let job = ran(stage.command(&direct, &["lock", FREE, "--", "true"])).await;
+    assert_eq!(job.code, Some(69), "{}", job.error);
+    assert!(job.last().contains(remedy), "{}", job.error);
+    let a = stage.candidate("a").uri(&direct).start();
+    a.wait_logged(remedy, LONG).await;
+    a.replace_uri(&set.uri());
     a.wait_leads(LONG).await;
 }

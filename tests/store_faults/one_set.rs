@@ -3,7 +3,13 @@
 //! replica sets with equal names, from two with different names, and from a set and a copy of its
 //! data. The candidates have new status directories and use the primary that answers first.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
 use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
+use mongodb::bson::doc;
+use tokio::net::TcpListener;
 
 use crate::cast::{FREE, ran};
 use crate::fixture::{LONG, SURVIVING, eventually, set_of_one, stage_on, throughout};
@@ -147,6 +153,53 @@ async fn stays_out(a: &Daemon) {
     throughout(time, "no candidate leads", async || !a.leads()).await;
 }
 
+/// Returns the address of a port that accepts connections but does not answer, and the number of
+/// connections that it has accepted.
+async fn counting_port() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address").to_string();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            open.push(connection);
+        }
+    });
+    (address, accepted)
+}
+
+#[tokio::test]
+async fn short_losses_of_the_primary_do_not_multiply_the_comparisons() {
+    const LOSSES: i32 = 6;
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let (silent, accepted) = counting_port().await;
+    let uri = string_of(&[set.node(0).address(), silent], "replicaSet=testbed");
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    let accepted_in_a_while = async || {
+        let before = accepted.load(Ordering::Relaxed);
+        let end = Instant::now() + DaemonTimings::DEMO.lease_duration * 2;
+        while Instant::now() < end {
+            a.wait_renewal(LONG).await;
+        }
+        accepted.load(Ordering::Relaxed) - before
+    };
+    let usual = accepted_in_a_while().await;
+    assert!(usual > 0, "the process repeats its comparison");
+    let (renewals, how) = (["findAndModify"], doc! { "closeConnection": true });
+    let mode = doc! { "times": LOSSES };
+    set.fail_commands_of((0, "leasehold/a"), &renewals, mode, how)
+        .await;
+    a.wait_operations("renew", "unknown", f64::from(LOSSES))
+        .await;
+    a.wait_renewal(LONG).await;
+    let later = accepted_in_a_while().await;
+    // A lease duration may begin or end within the time.
+    assert!(later <= usual * 2, "{later} connections instead of {usual}");
+}
+
 #[tokio::test]
 async fn unlisted_names_of_a_set_do_not_count_as_another_set() {
     let set = set_of_one().await;
@@ -186,7 +239,7 @@ async fn everyone_is_served(stage: &Stage, servers: &[String], silent: &str) {
 
 #[tokio::test]
 async fn an_unresponsive_named_server_prevents_no_command() {
-    let set = std::sync::Arc::new(ReplicaSet::start().await);
+    let set = Arc::new(ReplicaSet::start().await);
     let members: Vec<_> = (0..3).map(|member| set.node(member).address()).collect();
     let stage = stage_on(&set).timings(SURVIVING);
     let secondary = (set.primary().await + 1) % 3;

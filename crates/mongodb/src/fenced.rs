@@ -120,26 +120,81 @@ pub async fn update_one<T: Send + Sync>(
         .read_concern(ReadConcern::majority())
         .selection_criteria(primary())
         .await?;
+    Err(refusal(found.as_ref(), fence))
+}
+
+/// Returns why a write matched nothing, from the fields of the fence that a later read found.
+fn refusal(found: Option<&Document>, fence: &Fence) -> FencedError {
     let Some(found) = found else {
-        return Err(FencedError::NoDocument);
+        return FencedError::NoDocument;
     };
     let stored = found.get_document("fence").ok();
     if let Some(name) = stored.and_then(|stored| stored.get_str("name").ok())
         && name != fence.name.as_str()
     {
         let name = name.to_owned();
-        return Err(FencedError::OtherName { name });
+        return FencedError::OtherName { name };
     }
+    // In an array, the filter finds a token too.
+    let has_token = |fence: &Bson| {
+        let fields = fence.as_document();
+        fields.is_none_or(|fields| fields.contains_key("token"))
+    };
+    let is_fenced = found.get("fence").is_some_and(has_token);
     match stored.and_then(|stored| token(stored).ok()) {
         // The document began to match the filter only after the write was sent.
-        Some(newest) if newest <= fence.token => Err(FencedError::NoDocument),
-        newest => Err(FencedError::Refused { newest }),
+        None if !is_fenced => FencedError::NoDocument,
+        Some(newest) if newest <= fence.token => FencedError::NoDocument,
+        newest => FencedError::Refused { newest },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_stored_fence_refuses_a_write() {
+        let fence = Fence::new(
+            ResourceName::new("orders").expect("legal"),
+            Token::new(7).expect("not negative"),
+        );
+        let refusal = |found: Document| refusal(Some(&found), &fence);
+        // These documents match the filter, so they began to match after the write was sent.
+        for found in [
+            doc! {},
+            doc! { "fence": {} },
+            doc! { "fence": { "name": "orders" } },
+            doc! { "fence": { "name": "orders", "token": 7_i64 } },
+        ] {
+            let shown = format!("{found}");
+            assert!(matches!(refusal(found), FencedError::NoDocument), "{shown}");
+        }
+        assert!(matches!(
+            super::refusal(None, &fence),
+            FencedError::NoDocument
+        ));
+        for found in [
+            doc! { "fence": { "name": "orders", "token": "x" } },
+            doc! { "fence": [{ "token": 8_i64 }] },
+        ] {
+            let shown = format!("{found}");
+            assert!(
+                matches!(refusal(found), FencedError::Refused { newest: None }),
+                "{shown}"
+            );
+        }
+        let newer = doc! { "fence": { "name": "orders", "token": 8_i64 } };
+        assert!(matches!(
+            refusal(newer),
+            FencedError::Refused { newest: Some(newest) } if newest.get() == 8
+        ));
+        let other = doc! { "fence": { "name": "invoices" } };
+        assert!(matches!(
+            refusal(other),
+            FencedError::OtherName { name } if name == "invoices"
+        ));
+    }
 
     #[test]
     fn the_fence_joins_whatever_the_update_is() {

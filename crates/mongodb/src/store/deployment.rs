@@ -24,18 +24,21 @@ pub struct DeploymentId {
 }
 
 impl DeploymentId {
-    /// Returns true if both are the same deployment.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.set, &other.set) {
+    /// Returns true if the servers of `found` belong to this deployment.
+    pub fn is_same(&self, found: &Self) -> bool {
+        match (&self.set, &found.set) {
             (Some(mine), Some(others)) => {
                 mine == others
-                    && !self.members.is_disjoint(&other.members)
-                    && (self.id.is_none() || other.id.is_none() || self.id == other.id)
+                    && !self.members.is_disjoint(&found.members)
+                    && (self.id.is_none() || found.id.is_none() || self.id == found.id)
             }
+            // The name may now resolve to another server, or the server may be a member that runs
+            // standalone for maintenance while the other members elect a primary.
+            (Some(_), None) => false,
             // A standalone server may have become a replica set since.
-            (None, _) | (_, None) => {
-                let mut mine = self.members.iter().chain(&self.seeds);
-                mine.any(|server| other.members.contains(server) || other.seeds.contains(server))
+            (None, _) => {
+                let mut mine = self.seeds.iter();
+                mine.any(|server| found.members.contains(server) || found.seeds.contains(server))
             }
         }
     }
@@ -120,6 +123,13 @@ mod tests {
         );
         assert!(home.is_same(&set("rs0", &["a:1"])));
         assert!(!home.is_same(&set("rs0", &["c:1"])));
+    }
+
+    #[test]
+    fn a_set_does_not_become_a_server_without_a_set() {
+        let home = set("rs0", &["a:1"]);
+        assert!(!home.is_same(&alone(&["a:1"])), "the member's address");
+        assert!(!home.is_same(&alone(&["seed:1"])), "the unchanged string");
     }
 
     #[test]

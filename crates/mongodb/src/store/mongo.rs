@@ -219,13 +219,19 @@ impl Store for MongoStore {
 
 impl LeaseInner {
     async fn recognize(&self) {
-        let product = self.deployment.lookalike().await;
-        if let Some(product) = product {
-            let _ = self.news.send(StoreEvent::Lookalike(product)).await;
-        }
-        if let Some(info) = self.deployment.described().await {
-            let _ = self.news.send(StoreEvent::Connected(info)).await;
-        }
+        let recognized = async {
+            let product = self.deployment.lookalike().await;
+            if let Some(product) = product {
+                let _ = self.news.send(StoreEvent::Lookalike(product)).await;
+            }
+            product
+        };
+        let connected = async {
+            if let Some(info) = self.deployment.described().await {
+                let _ = self.news.send(StoreEvent::Connected(info)).await;
+            }
+        };
+        let (product, ()) = tokio::join!(recognized, connected);
         if product.is_none() {
             let settings = self.deployment.failover_settings().await;
             let _ = self.news.send(StoreEvent::Failover(settings)).await;

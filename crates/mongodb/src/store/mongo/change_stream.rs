@@ -80,7 +80,10 @@ impl StreamHandler for MongoStore {
             StreamEvent::Alive => Watch::Alive,
             StreamEvent::HintsOpened => Watch::HintsOpened,
             StreamEvent::Hint(released) => released.map_or(Watch::Hint, Watch::Released),
-            StreamEvent::Lost => Watch::Lost,
+            StreamEvent::Lost => {
+                self.shared.hints.lost();
+                Watch::Lost
+            }
         }
     }
 

@@ -22,6 +22,7 @@ use mongodb::options::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use self::client::{ConnectedClient, Logins};
 use self::diagnosis::Examinations;
@@ -62,6 +63,8 @@ pub(super) struct Deployment {
     examinations: Mutex<Examinations>,
     pub(super) home: Mutex<Home>,
     seeds: Mutex<Option<Arc<Seeds>>>,
+    /// The task that repeats the comparison of the servers. Dropping the set aborts the task.
+    comparing: Mutex<JoinSet<()>>,
     other_product: Mutex<Option<&'static str>>,
     write_rate: Mutex<WriteRate>,
     /// True while a change stream would cost the servers more than hints.
@@ -131,6 +134,7 @@ impl Deployment {
         Arc::new(Self {
             home: Mutex::new(Home::new(options.home.clone())),
             seeds: Mutex::new(None),
+            comparing: Mutex::default(),
             timings: watch::Sender::new(options.timings),
             options,
             monitoring,
@@ -358,13 +362,18 @@ impl Deployment {
             _ => Answer::failed(Outcome::Failed, self.failure(&error)),
         };
         answer.failure = answer.failure.map(|failure| self.with_unread_uri(failure));
-        if let SendError::Unverified(error) | SendError::Driver(error) = &error
-            && answer.failure.is_some()
-        {
-            let refused = outcome::refuses_login(error) || self.is_logged_out(error);
-            let given_up = self.is_given_up(outcome::is_reply(error));
-            self.renew_connection(refused || given_up).await;
+        if answer.failure.is_none() {
+            return answer;
         }
+        let useless = match &error {
+            SendError::Unverified(error) | SendError::Driver(error) => {
+                let refused = outcome::refuses_login(error) || self.is_logged_out(error);
+                let given_up = self.is_given_up(outcome::is_reply(error));
+                refused || given_up
+            }
+            SendError::Unsent(_) | SendError::Elsewhere(_) => false,
+        };
+        self.renew_connection(useless).await;
         answer
     }
 

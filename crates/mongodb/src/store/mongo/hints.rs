@@ -58,6 +58,8 @@ struct HintsState {
     usable: bool,
     /// True if the candidate follows a cursor instead of a change stream.
     following: bool,
+    /// True while an open cursor proves that the collection exists.
+    exists: bool,
     holder_leaves_none: bool,
     refused_until: BootTime,
     creation_refused_until: BootTime,
@@ -172,7 +174,13 @@ impl Hints {
         }
         let is_wanted = self.mode == WatchMode::Hints || !state.holder_leaves_none;
         state.following = opened.is_ok() && is_wanted;
+        state.exists = state.following;
         Ok(Some(opened?).filter(|_| is_wanted))
+    }
+
+    /// Notes that the cursor was closed, perhaps because the collection was dropped.
+    pub(super) fn lost(&self) {
+        lock(&self.state).exists = false;
     }
 
     /// Returns the release that the hint of this operation announces. Announces only a release for
@@ -219,9 +227,8 @@ impl Hints {
                 return;
             };
             let there = collection(&leases);
-            // If a cursor is followed, the collection exists.
-            let followed = lock(&hints.state).following;
-            let left = match followed {
+            let exists = lock(&hints.state).exists;
+            let left = match exists {
                 true => insert(&there, hint).await,
                 false => insert_into_existing(&there, hint).await,
             };

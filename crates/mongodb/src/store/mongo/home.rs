@@ -26,6 +26,16 @@ pub(super) fn is_writable(hello: &Document) -> bool {
     is("isWritablePrimary") || is("ismaster")
 }
 
+/// True if another member may be the primary now or later.
+pub(super) fn is_replaceable(hello: &Document) -> bool {
+    let own = address(hello);
+    // Members that cannot become primary are not among the hosts.
+    let electable = list(hello, "hosts").iter().filter_map(Bson::as_str);
+    let primary = hello.get_str("primary").ok();
+    let mut others = electable.chain(primary).map(canonical);
+    others.any(|member| member != own)
+}
+
 /// Returns the deployment, if the server accepts writes. `seeds` are canonical addresses.
 pub(super) fn identify<'a>(
     hello: &Document,
@@ -293,6 +303,29 @@ mod tests {
     fn a_server_that_rejects_writes_does_not_identify_its_deployment() {
         let hello = doc! { "isWritablePrimary": false, "setName": "rs0", "hosts": ["a:1"] };
         assert_eq!(identify(&hello, []), None);
+    }
+
+    #[test]
+    fn only_another_electable_member_or_a_known_primary_replaces_a_server() {
+        for (hello, expected) in [
+            (doc! { "me": "a:1", "hosts": ["a:1", "B:1"] }, true),
+            (doc! { "me": "A:1", "hosts": ["a:1"] }, false),
+            (
+                doc! { "me": "a:1", "hosts": ["a:1"], "passives": ["b:1"] },
+                false,
+            ),
+            (
+                doc! { "me": "b:1", "hosts": ["a:1"], "passives": ["b:1"] },
+                true,
+            ),
+            (
+                doc! { "me": "a:1", "hosts": ["a:1"], "primary": "b:1" },
+                true,
+            ),
+            (doc! { "isreplicaset": true }, false),
+        ] {
+            assert_eq!(is_replaceable(&hello), expected, "{hello}");
+        }
     }
 
     #[test]

@@ -85,9 +85,13 @@ pub(super) fn refuses_login(error: &Error) -> bool {
 
 /// True if the server has no change streams, or does not permit them.
 pub(super) fn lacks_change_streams(error: &Error) -> bool {
-    code(error).is_some_and(|code| {
-        code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
-    })
+    let refused = |code| code == NO_CHANGE_STREAMS || code == UNAUTHORIZED;
+    lacks_command(error) || code(error).is_some_and(refused)
+}
+
+/// True if the server does not have the command, or a stage of its pipeline.
+pub(super) fn lacks_command(error: &Error) -> bool {
+    code(error).is_some_and(|code| COMMAND_NOT_SUPPORTED.contains(&code))
 }
 
 pub(super) fn is_reply(error: &Error) -> bool {
@@ -312,7 +316,6 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "no change streams",
             "a standalone server: an acknowledged write is lost if this server is lost",
         ),
-        NOT_WRITABLE_PRIMARY if asked.direct => not_primary(),
         NOT_WRITABLE_PRIMARY => {
             Failure::new("the server is no longer the primary", refusals::ELECTING)
         }
@@ -324,12 +327,18 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
     }
 }
 
-/// Describes the failure if the connection string's only server is not the primary.
-pub(super) fn not_primary() -> Failure {
-    Failure::lasting(
-        "the server is not the primary",
-        "remove directConnection from the MongoDB URI, and name the replica set",
-    )
+/// Describes the failure if the connection string's only server is not the primary. `replaceable`
+/// is true if another member may be the primary.
+pub(super) fn not_primary(replaceable: bool) -> Failure {
+    let kind = "the server is not the primary";
+    match replaceable {
+        true => Failure::lasting(
+            kind,
+            "remove directConnection from the MongoDB URI, and name the replica set",
+        ),
+        false => Failure::new(kind, "leasehold uses the server once it is the primary")
+            .with_retry(RetryPolicy::WaitForServer),
+    }
 }
 
 pub(super) const FIND_OR_UPDATE: &str = "lacks the right find or update";
@@ -382,6 +391,14 @@ mod tests {
             (10_107, "NotWritablePrimary"),
         ] {
             assert!(!lacks_change_streams(&error(code)), "{code} {reply}");
+        }
+    }
+
+    #[test]
+    fn a_refused_call_does_not_show_that_the_command_is_missing() {
+        assert!(lacks_command(&error(59)));
+        for code in [UNAUTHORIZED, AUTHENTICATION_FAILED, NOT_WRITABLE_PRIMARY] {
+            assert!(!lacks_command(&error(code)), "{code}");
         }
     }
 

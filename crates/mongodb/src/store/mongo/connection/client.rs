@@ -104,7 +104,8 @@ impl Deployment {
             if let Ok(connection) = self.connect().await {
                 let admin = connection.client.database("admin");
                 let info = admin.run_command(doc! { "buildInfo": 1 }).await;
-                let has_answered = info.as_ref().map_or_else(outcome::is_reply, |_| true);
+                // Other errors, such as a refused login, do not show the product.
+                let has_answered = info.as_ref().map_or_else(outcome::lacks_command, |_| true);
                 self.note_product(info.ok().as_ref().and_then(lookalike::by_build));
                 // The reply to `hello` was noted when the client chose the server.
                 let product = self.other_product();
@@ -198,7 +199,7 @@ impl Deployment {
         let hello = hello.map_err(SendError::Unverified)?;
         let Some(found) = home::identify(&hello, seeds.addresses()) else {
             return Err(SendError::Unsent(match self.servers.asked().direct {
-                true => outcome::not_primary(),
+                true => outcome::not_primary(home::is_replaceable(&hello)),
                 false => Failure::new("the primary has just stepped down", refusals::ELECTING)
                     .with_retry(RetryPolicy::WaitForServer),
             }));

@@ -57,10 +57,12 @@ pub(super) struct LastUri {
     text: Option<String>,
     was_asked: bool,
     unread_since: Option<BootTime>,
+    /// The reason why the last read failed.
+    refused: Option<String>,
 }
 
 impl Deployment {
-    /// Reads the connection string. Returns the last known string while the file's disk hangs.
+    /// Reads the connection string. Returns the last known string while the file cannot be read.
     pub(in crate::store::mongo) async fn uri(&self) -> Result<String, SendError> {
         let began = leasehold_clock::boot_now();
         if !std::mem::replace(&mut lock(&self.last_uri).was_asked, true) {
@@ -87,10 +89,14 @@ impl Deployment {
     fn noted(&self, read: Result<String, String>) -> Result<String, SendError> {
         let mut last = lock(&self.last_uri);
         last.unread_since = None;
+        last.refused = read.as_ref().err().cloned();
         if let Ok(uri) = &read {
             last.text = Some(uri.clone());
         }
-        read.map_err(|why| SendError::unsent(URI_UNAVAILABLE, why, RetryPolicy::Reconfigure))
+        let known = last.text.clone();
+        read.or_else(|why| {
+            known.ok_or_else(|| SendError::unsent(URI_UNAVAILABLE, why, RetryPolicy::Reconfigure))
+        })
     }
 
     pub(super) fn with_unread_uri(&self, mut failure: Failure) -> Failure {
@@ -104,8 +110,12 @@ impl Deployment {
     }
 
     fn unread(&self) -> String {
-        let Some(since) = lock(&self.last_uri).unread_since else {
-            return String::new();
+        let (since, refused) = {
+            let last = lock(&self.last_uri);
+            (last.unread_since, last.refused.clone())
+        };
+        let Some(since) = since else {
+            return refused.unwrap_or_default();
         };
         let waited = leasehold_clock::boot_now().since(since).as_secs();
         let name = (self.options.uri_name)();
@@ -175,6 +185,31 @@ mod tests {
         assert_eq!(reader.read(LONG, || 7).await, Some(7));
     }
 
+    #[tokio::test]
+    async fn the_known_string_stays_in_use_while_its_source_fails() {
+        let answers = [Ok("known"), Err("no such file"), Ok("new")];
+        let answers = std::sync::Mutex::new(
+            answers
+                .map(|it| it.map(str::to_owned).map_err(str::to_owned))
+                .into_iter(),
+        );
+        let uri = Arc::new(move || lock(&answers).next().expect("three reads"));
+        let options = StoreOptions::with_uri_provider(uri, Identity::new("a").expect("legal"));
+        let deployment = Deployment::new(options, Monitoring::Reports);
+        let detail = || {
+            let failure = Failure::new("no primary", "");
+            deployment.with_unread_uri(failure).detail
+        };
+        let outdated = "the MongoDB URI in use may be outdated: no such file";
+        for (uri, expected) in [("known", ""), ("known", outdated), ("new", "")] {
+            assert!(
+                deployment.uri().await.is_ok_and(|read| read == uri),
+                "{uri}"
+            );
+            assert_eq!(detail(), expected);
+        }
+    }
+
     #[test]
     fn a_failure_names_the_source_that_is_not_readable() {
         let options = StoreOptions::new("mongodb://h/", Identity::new("a").expect("legal"));
@@ -188,6 +223,7 @@ mod tests {
             text: Some("mongodb://h/".to_owned()),
             was_asked: true,
             unread_since: Some(leasehold_clock::boot_now()),
+            refused: None,
         };
         let expected = "the MongoDB URI in use may be outdated: the source of the MongoDB URI has";
         assert!(detail().starts_with(expected), "{}", detail());

@@ -12,6 +12,7 @@ use mongodb::bson::Document;
 use mongodb::options::{ClientOptions, SelectionCriteria, ServerAddress, ServerMonitoringMode};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::super::home::{self, canonical};
 use super::super::lock;
@@ -298,6 +299,7 @@ impl Deployment {
     }
 
     /// Repeats the comparison while the client is in use, because a server may change deployments.
+    /// Ends the task of an earlier verification.
     pub(super) fn keep_comparing(self: &Arc<Self>, connection: &ConnectedClient, primary: &str) {
         let seeds = Arc::clone(&connection.seeds);
         if seeds.others(primary).next().is_none() {
@@ -308,7 +310,8 @@ impl Deployment {
         let timings = self.timings.subscribe();
         let limit = self.connect_timeout();
         let mut seen = seeds.seen.subscribe();
-        tokio::spawn(async move {
+        let mut comparing = JoinSet::new();
+        comparing.spawn(async move {
             while let Some(home) = in_use(&deployment, number) {
                 if seeds.stranger(&home, &primary).is_some() {
                     if let Some(deployment) = deployment.upgrade() {
@@ -328,6 +331,7 @@ impl Deployment {
                 }
             }
         });
+        *lock(&self.comparing) = comparing;
     }
 }
 
