@@ -71,13 +71,17 @@ impl StoreErrors {
         (errors, receiver)
     }
 
+    pub(super) fn failed_read(&self) -> Option<&Failure> {
+        self.read.as_ref().map(|failing| &failing.failure)
+    }
+
     pub(super) fn failed_write(&self) -> Option<&Failure> {
         self.write.as_ref().map(|failing| &failing.failure)
     }
 
     /// Returns true if a later call has already succeeded. The election does not retry a read that
     /// it has abandoned, so no later result would clear the failure.
-    fn is_outdated(&self, answered: &AnsweredCall, now: BootTime) -> bool {
+    pub(super) fn is_outdated(&self, answered: &AnsweredCall, now: BootTime) -> bool {
         answered.failure.as_ref().is_some_and(|failure| {
             let succeeded_at = match answered.operation {
                 "read" if failure.retry == RetryPolicy::Reconfigure => self.read_at,

@@ -115,7 +115,7 @@ impl Surfaces for DaemonSurfaces {
                 pod.renewal_failed(&failure.summary());
             }
         }
-        self.reporter.answered(answered);
+        self.reporter.answered(answered, &self.store_errors, now);
     }
 
     fn store_event(&mut self, event: &StoreEvent) {
