@@ -51,6 +51,7 @@ fn the_document_shows_each_default_and_the_effect_of_a_reload() {
         let expected = match key.reload {
             Reload::Now => "now",
             Reload::NextClaim => "next claim",
+            Reload::Reconnect => "reconnect",
             Reload::Restart => "restart",
         };
         assert_eq!(*reload, expected, "{path}");
@@ -101,6 +102,7 @@ fn default_toml_has_a_comment_on_the_effect_of_a_reload_for_each_key() {
         let expected = match key.reload {
             Reload::Now => "Takes effect immediately",
             Reload::NextClaim => "Takes effect at the next claim",
+            Reload::Reconnect => "Takes effect when leasehold reconnects",
             Reload::Restart => "Takes effect after a restart",
         };
         assert!(comment.contains(expected), "{path}: {comment}");

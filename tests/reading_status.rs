@@ -82,6 +82,11 @@ fn cases(place: &Path) -> Vec<Case> {
         boot: now.boot - Duration::from_secs(5),
         ..now
     };
+    // No time namespace has this inode.
+    let elsewhere = ClockPair {
+        time_namespace: Some(1),
+        ..now
+    };
     let ours = clock::boot_id().unwrap();
     let other = Some("00000000-0000-0000-0000-000000000000".to_owned());
     let rendered = [
@@ -93,6 +98,11 @@ fn cases(place: &Path) -> Vec<Case> {
         ),
         ("stale", 1, render(&stale, &who(ours.clone()), before)),
         ("another boot", 2, render(&leader, &who(other), now)),
+        (
+            "another time namespace",
+            2,
+            render(&leader, &who(ours.clone()), elsewhere),
+        ),
         ("following", 1, render(&follower, &who(ours), now)),
         ("empty files", 2, (String::new(), String::new())),
     ];

@@ -386,6 +386,7 @@ impl Daemon {
                     self.systemd.show(&status, &self.who.lease, &self.who.identity, now);
                 }
                 _ = pinged => self.systemd.ping(),
+                () = self.systemd.retry() => {}
                 () = self.other_kind.notified() => {
                     warn!(lease = %self.who.lease, "exiting with code 78, because a lock has the name of this lease");
                     exit = Exit::Code(exit::CONFIGURATION);

@@ -10,14 +10,22 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::time::sleep;
 use tracing::warn;
 
 use super::render::{authority_at, leader_name_at};
+use crate::clock::boot_now;
 use crate::election::{BootTime, Identity, ResourceName, Role, Status};
 
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// Minimum interval between watchdog pings; more pings would only cost wake-ups.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// First interval between two attempts to send a message. The queue of systemd's socket is short,
+/// and is full for milliseconds.
+const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// Bounds the wake-ups if nothing reads the socket.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Sends notifications to systemd. The event loop sends the watchdog pings, so systemd restarts the
 /// service if the loop is stuck.
@@ -26,6 +34,10 @@ pub struct Systemd {
     channel: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     line: String,
+    /// Messages that could not be sent yet, in order; at most one of each kind.
+    unsent: Vec<String>,
+    retry_at: BootTime,
+    retry_interval: Duration,
     failing: bool,
 }
 
@@ -51,20 +63,23 @@ impl Systemd {
             watchdog: watchdog.filter(|patience| channel.is_some() && !patience.is_zero()),
             channel,
             line: String::new(),
+            unsent: Vec::new(),
+            retry_at: BootTime::default(),
+            retry_interval: RETRY_INTERVAL_MIN,
             failing: false,
         }
     }
 
     /// Reports that the service is ready; called once the store has been reached.
     pub fn ready(&mut self) {
-        self.send(&[NotifyState::Ready]);
+        self.send(&NotifyState::Ready);
     }
 
     /// Shows the candidate's state in `systemctl status`. Sends only changes.
     pub fn show(&mut self, status: &Status, lease: &ResourceName, me: &Identity, now: BootTime) {
         let line = describe(status, lease, me, now);
         if line != self.line {
-            self.send(&[NotifyState::Status(&line)]);
+            self.send(&NotifyState::Status(&line));
             self.line = line;
         }
     }
@@ -79,30 +94,56 @@ impl Systemd {
     /// Reports that the event loop is running.
     pub fn ping(&mut self) {
         if self.watchdog.is_some() {
-            self.send(&[NotifyState::Watchdog]);
+            self.send(&NotifyState::Watchdog);
         }
     }
 
     /// Reports that the service is about to exit.
     pub fn stopping(&mut self) {
-        self.send(&[NotifyState::Stopping]);
+        self.send(&NotifyState::Stopping);
     }
 
-    fn send(&mut self, states: &[NotifyState<'_>]) {
+    /// Waits for the time of the next attempt and sends the messages that could not be sent; waits
+    /// indefinitely if there are none. Cancel safe.
+    pub async fn retry(&mut self) {
+        match self.unsent.is_empty() {
+            true => std::future::pending().await,
+            false => sleep(self.retry_at.since(boot_now())).await,
+        }
+        self.send_all();
+    }
+
+    fn send(&mut self, state: &NotifyState<'_>) {
+        let message = format!("{state}\n");
+        let kind = |message: &str| message.split('=').next().map(str::to_owned);
+        self.unsent.retain(|unsent| kind(unsent) != kind(&message));
+        self.unsent.push(message);
+        self.send_all();
+    }
+
+    fn send_all(&mut self) {
         let Some((socket, manager)) = &self.channel else {
+            self.unsent.clear();
             return;
         };
-        let message: String = states.iter().map(|s| format!("{s}\n")).collect();
-        // The socket is not connected, because the manager may recreate its own socket when it
-        // restarts.
-        let sent = socket.send_to_addr(message.as_bytes(), manager);
-        match sent {
-            Ok(_) => self.failing = false,
-            Err(error) if !self.failing => {
+        while let Some(message) = self.unsent.first() {
+            // The socket is not connected, because the manager may recreate its own socket when it
+            // restarts.
+            if let Err(error) = socket.send_to_addr(message.as_bytes(), manager) {
+                if !self.failing {
+                    warn!(kind = %error.kind(), errno = error.raw_os_error(), "systemd cannot be notified, retrying");
+                    self.retry_interval = RETRY_INTERVAL_MIN;
+                }
                 self.failing = true;
-                warn!(kind = %error.kind(), errno = error.raw_os_error(), "systemd cannot be notified");
+                let now = boot_now();
+                if self.retry_at <= now {
+                    self.retry_at = now + self.retry_interval;
+                    self.retry_interval = (self.retry_interval * 2).min(RETRY_INTERVAL_MAX);
+                }
+                return;
             }
-            Err(_) => {}
+            self.failing = false;
+            self.unsent.remove(0);
         }
     }
 }
@@ -202,6 +243,43 @@ mod tests {
             systemd.ping();
         }
         assert!(systemd.failing);
+    }
+
+    #[test]
+    fn messages_that_find_the_queue_full_are_sent_later() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let other = UnixDatagram::unbound().unwrap();
+        other.set_nonblocking(true).unwrap();
+        while other.send_to(b"x", &path).is_ok() {}
+        let (lease, me) = names();
+        let mut systemd = Systemd::new(Some(path.into()), Some(Duration::from_secs(3)));
+        systemd.ready();
+        systemd.show(&leader(7, at(10)), &lease, &me, at(1));
+        systemd.ping();
+        systemd.show(&leader(7, at(10)), &lease, &me, at(10));
+        systemd.ping();
+        systemd.stopping();
+        while manager.recv(&mut [0; 8]).is_ok() {}
+        manager.set_nonblocking(false).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.unwrap().block_on(async {
+            let retried = tokio::time::timeout(Duration::from_secs(30), systemd.retry());
+            retried.await.expect("a retry");
+        });
+        let received = [(); 4].map(|()| receive(&manager));
+        let expected = [
+            "READY=1\n",
+            "STATUS=follower of orders, no leader\n",
+            "WATCHDOG=1\n",
+            "STOPPING=1\n",
+        ];
+        assert_eq!(received, expected);
+        assert!(systemd.unsent.is_empty());
     }
 
     #[test]

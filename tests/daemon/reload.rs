@@ -296,6 +296,8 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
     daemon.wait_logged("MongoDB read failed", LONG).await;
     std::fs::write(&file, settings(&contest.set().uri())).unwrap();
     daemon.signal(Signal::HUP);
+    let message = "configuration reloaded; takes effect when leasehold reconnects to MongoDB";
+    daemon.wait_logged(message, LONG).await;
     daemon.wait_leads(LONG).await;
     assert_eq!(daemon.logged("requires a restart"), 0, "{}", daemon.logs());
 }

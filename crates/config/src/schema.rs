@@ -43,6 +43,8 @@ pub enum Reload {
     Now,
     /// The new value applies from the next claim, because a claim keeps its durations.
     NextClaim,
+    /// The new value applies when MongoDB cannot be used and leasehold therefore reconnects.
+    Reconnect,
     /// The old value applies until a restart.
     Restart,
 }
@@ -279,9 +281,9 @@ pub static KEYS: &[Key] = keys! {
             "Address of this candidate, published in the lease document (informational)", lock: none;
     }
     "mongodb" {
-        "uri", ValueType::Uri, Now,
+        "uri", ValueType::Uri, Reconnect,
             "Connection string; prefer --mongodb-uri-file, since other users can see flags";
-        "uri_file", ValueType::Path, Now,
+        "uri_file", ValueType::Path, Reconnect,
             "File with the connection string, read again at each reconnect";
         "database", ValueType::Database, Restart,
             "Database of the collection";

@@ -63,7 +63,7 @@ impl Config {
         let differences = differences.map(|(old, _)| old.key).collect();
         let kept = pairs().map(|(old, new)| match old.key.reload {
             Reload::Restart => old.clone(),
-            Reload::Now | Reload::NextClaim => new.clone(),
+            Reload::Now | Reload::NextClaim | Reload::Reconnect => new.clone(),
         });
         let applied = Loaded {
             settings: kept.collect(),

@@ -6,7 +6,7 @@ use super::schema::{KEYS, Key, nearest};
 const PREFIX: &str = "LEASEHOLD_";
 
 /// Variables that leasehold sets for commands or writes to `status.env`, and `LEASEHOLD_TRACE`.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "BOOT_ID",
     "HOLDER",
     "IDENTITY",
@@ -19,6 +19,7 @@ const OTHERS: [&str; 15] = [
     "ROLE",
     "SLOT",
     "STATUS_FILE",
+    "TIME_NAMESPACE",
     "TOKEN",
     "TRACE",
     "VALID_UNTIL_BOOTTIME_NS",

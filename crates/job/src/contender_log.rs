@@ -191,7 +191,9 @@ impl LockSurfaces for ContenderLog {
             }
             None if health.is_unchanged_by(answered) => {}
             None => {
-                if let Some((lasted, failures)) = errors.over(now) {
+                let over = errors.over(now);
+                // A server that acknowledges a write also answers reads.
+                if let Some((lasted, failures)) = over.or(self.reads.over(now)) {
                     self.printed = None;
                     if self.messages.is_plain() && enabled!(Level::INFO) {
                         let lasted = shown(lasted);

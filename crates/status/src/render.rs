@@ -232,6 +232,7 @@ impl StatusDocument {
     /// Renders `status.env` as assignments that a shell can source.
     pub fn to_env(&self) -> String {
         let valid_until = self.valid_until_boottime_ns.map(|nanos| nanos.to_string());
+        let time_namespace = self.time_namespace.map(|inode| inode.to_string());
         let lines = [
             ("LEASE", Some(self.lease.clone())),
             ("IDENTITY", Some(self.identity.clone())),
@@ -240,6 +241,7 @@ impl StatusDocument {
             ("TOKEN", self.token.map(|token| token.to_string())),
             ("VALID_UNTIL_BOOTTIME_NS", valid_until),
             ("BOOT_ID", self.boot_id.clone()),
+            ("TIME_NAMESPACE", time_namespace),
             ("HOLDER", self.holder.as_ref().map(|h| h.identity.clone())),
         ];
         let line = |(key, value): (&str, Option<String>)| {
@@ -298,7 +300,11 @@ mod tests {
 
     #[test]
     fn a_leader_is_rendered_as_documented() {
-        let (json, env) = render(&leader(), clocks(100));
+        let clocks = ClockPair {
+            time_namespace: Some(4_026_531_834),
+            ..clocks(100)
+        };
+        let (json, env) = render(&leader(), clocks);
         assert_eq!(
             json,
             concat!(
@@ -306,6 +312,7 @@ mod tests {
                 r#""session":"abababab-abab-abab-abab-abababababab","role":"leader","#,
                 r#""leader":true,"token":7,"valid_until":"2027-01-15T08:01:58.000Z","#,
                 r#""valid_until_boottime_ns":118000000000,"boot_id":"b007","#,
+                r#""time_namespace":4026531834,"#,
                 r#""holder":{"identity":"o'hara","token":7},"transitions":3,"#,
                 r#""since":"2027-01-15T08:01:30.000Z","reason":"renewed","#,
                 r#""updated_at":"2027-01-15T08:01:40.000Z","store_error":null}"#,
@@ -322,6 +329,7 @@ mod tests {
                 "LEASEHOLD_TOKEN='7'\n",
                 "LEASEHOLD_VALID_UNTIL_BOOTTIME_NS='118000000000'\n",
                 "LEASEHOLD_BOOT_ID='b007'\n",
+                "LEASEHOLD_TIME_NAMESPACE='4026531834'\n",
                 r"LEASEHOLD_HOLDER='o'\''hara'",
                 "\n",
             )
@@ -354,6 +362,7 @@ mod tests {
                 "LEASEHOLD_TOKEN=''\n",
                 "LEASEHOLD_VALID_UNTIL_BOOTTIME_NS=''\n",
                 "LEASEHOLD_BOOT_ID='b007'\n",
+                "LEASEHOLD_TIME_NAMESPACE=''\n",
                 "LEASEHOLD_HOLDER=''\n",
             )
         );

@@ -93,6 +93,9 @@ impl Reloader {
                 Reload::NextClaim => {
                     info!(%lease, key, "configuration reloaded; takes effect with the next acquisition")
                 }
+                Reload::Reconnect => {
+                    info!(%lease, key, "configuration reloaded; takes effect when leasehold reconnects to MongoDB")
+                }
                 Reload::Restart => warn!(%lease, key, "configuration change requires a restart"),
             }
         }

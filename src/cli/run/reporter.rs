@@ -2,6 +2,8 @@
 
 mod role_news;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -12,14 +14,14 @@ use tracing::{debug, error, info, warn};
 
 use self::streams::StreamLog;
 use super::reload::Reloader;
+use super::store_errors::StoreErrors;
 use super::workload::NotStarted;
 use crate::calls::AnsweredCall;
 use crate::cli::UNSUPPORTED;
 use crate::cli::store_elections::Needed;
-use crate::clock;
 use crate::config::Config;
 use crate::duration::shown;
-use crate::election::{ForeignDocument, Notice, ResourceName, Status, Timings, Watch};
+use crate::election::{BootTime, ForeignDocument, Notice, ResourceName, Status, Timings, Watch};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
@@ -247,15 +249,20 @@ impl Reporter {
         }
     }
 
-    pub(super) fn answered(&mut self, answered: &AnsweredCall) {
+    /// Logs a result that `store_errors` has recorded.
+    pub(super) fn answered(
+        &mut self,
+        answered: &AnsweredCall,
+        store_errors: &StoreErrors,
+        now: BootTime,
+    ) {
         let (operation, outcome, late) = (answered.operation, answered.outcome, answered.late);
         let lease = &self.lease;
         let elapsed_ms = millis(answered.elapsed);
         debug!(%lease, operation, outcome, elapsed_ms, late, "store call");
-        if late {
+        if late || store_errors.is_outdated(answered, now) {
             return;
         }
-        let now = clock::boot_now();
         // A read-only role or a missing majority makes writes fail, but not reads.
         let errors = if operation == "read" {
             &mut self.reads
@@ -286,7 +293,17 @@ impl Reporter {
             None => {
                 // A write that matches no document does not prove that writes are accepted.
                 let proves_nothing = answered.is_rejected() && self.refuses_writes;
-                if !proves_nothing && let Some((lasted, failures)) = errors.over(now) {
+                let over = match proves_nothing {
+                    true => None,
+                    false => errors.over(now),
+                };
+                // A leader might never read again, and a follower might never write again.
+                let read_over = store_errors.failed_read().is_none();
+                let read_over = read_over.then(|| self.reads.over(now)).flatten();
+                if store_errors.failed_write().is_none() {
+                    self.writes.over(now);
+                }
+                if let Some((lasted, failures)) = over.or(read_over) {
                     let after_ms = millis(lasted);
                     info!(%lease, operation, after_ms, failures, "MongoDB answers again");
                 }

@@ -16,6 +16,9 @@ pub(super) struct StoreErrors {
     timings: watch::Receiver<Timings>,
     read: Option<Failing>,
     write: Option<Failing>,
+    /// Instants of the newest successful read and of the newest applied write.
+    read_at: BootTime,
+    applied_at: BootTime,
 }
 
 /// Consecutive failures of one kind of call.
@@ -62,16 +65,37 @@ impl StoreErrors {
             timings,
             read: None,
             write: None,
+            read_at: BootTime::default(),
+            applied_at: BootTime::default(),
         };
         (errors, receiver)
+    }
+
+    pub(super) fn failed_read(&self) -> Option<&Failure> {
+        self.read.as_ref().map(|failing| &failing.failure)
     }
 
     pub(super) fn failed_write(&self) -> Option<&Failure> {
         self.write.as_ref().map(|failing| &failing.failure)
     }
 
+    /// Returns true if a later call has already succeeded. The election does not retry a read that
+    /// it has abandoned, so no later result would clear the failure.
+    pub(super) fn is_outdated(&self, answered: &AnsweredCall, now: BootTime) -> bool {
+        answered.failure.as_ref().is_some_and(|failure| {
+            let succeeded_at = match answered.operation {
+                "read" if failure.retry == RetryPolicy::Reconfigure => self.read_at,
+                // A server that applies a write also answers reads.
+                "read" => self.read_at.max(self.applied_at),
+                _ => self.applied_at,
+            };
+            now - answered.elapsed < succeeded_at
+        })
+    }
+
     /// Records a result. Returns true if the published error changed.
     pub(super) fn answered(&mut self, answered: &AnsweredCall, now: BootTime) -> bool {
+        let outdated = self.is_outdated(answered, now);
         let reads = answered.operation == "read";
         let failing = if reads {
             &mut self.read
@@ -79,6 +103,7 @@ impl StoreErrors {
             &mut self.write
         };
         match &answered.failure {
+            Some(_) if outdated => {}
             Some(failure) => {
                 let sent = now - answered.elapsed;
                 *failing = Some(Failing::again(failing.take(), failure, sent, now));
@@ -88,9 +113,15 @@ impl StoreErrors {
                 if let Some(write) = &mut self.write {
                     write.read_since = true;
                 }
-                self.read = self.read.take().filter(|_| !reads);
+                if reads {
+                    (self.read, self.read_at) = (None, now);
+                }
             }
-            None => self.write = None,
+            None => {
+                (self.write, self.applied_at) = (None, now);
+                let lasts = |read: &Failing| read.failure.retry == RetryPolicy::Reconfigure;
+                self.read = self.read.take().filter(lasts);
+            }
         }
         // A candidate that does not lead might never write again, and so never clear its failed
         // write. If reads succeed, the failed write is therefore dropped after one lease duration,
@@ -178,6 +209,45 @@ mod tests {
         errors.answered(&answered("read", None), at(30));
         errors.answered(&unanswered("read"), at(40));
         assert_eq!(since(), Some(at(37)), "another outage");
+    }
+
+    #[test]
+    fn a_failure_that_is_older_than_a_success_is_not_published() {
+        let (mut errors, shown) = StoreErrors::channel(timings());
+        let unanswered = |operation| AnsweredCall {
+            elapsed: Duration::from_secs(3),
+            ..answered(operation, Some(Failure::no_answer(Duration::from_secs(3))))
+        };
+        errors.answered(&answered("read", None), at(12));
+        assert!(errors.is_outdated(&unanswered("read"), at(13)));
+        errors.answered(&unanswered("read"), at(13));
+        assert_eq!(*shown.borrow(), None, "sent at 10");
+        errors.answered(&answered("acquire", None), at(20));
+        for operation in ["read", "renew"] {
+            errors.answered(&unanswered(operation), at(21));
+            assert_eq!(*shown.borrow(), None, "{operation} sent at 18");
+        }
+        errors.answered(&unanswered("read"), at(24));
+        assert!(shown.borrow().is_some(), "sent at 21");
+        // A leader reads only after events.
+        errors.answered(&answered("renew", None), at(25));
+        assert_eq!(*shown.borrow(), None);
+    }
+
+    #[test]
+    fn applied_writes_do_not_hide_refused_reads() {
+        let (mut errors, shown) = StoreErrors::channel(timings());
+        let refused = Failure::new("not authorized", "").with_retry(RetryPolicy::Reconfigure);
+        let refused = AnsweredCall {
+            elapsed: Duration::from_secs(1),
+            ..answered("read", Some(refused))
+        };
+        errors.answered(&answered("renew", None), at(5));
+        errors.answered(&refused, at(5));
+        errors.answered(&answered("renew", None), at(6));
+        assert!(shown.borrow().is_some());
+        errors.answered(&answered("read", None), at(7));
+        assert_eq!(*shown.borrow(), None);
     }
 
     #[test]

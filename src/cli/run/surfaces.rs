@@ -100,12 +100,13 @@ impl Surfaces for DaemonSurfaces {
         if answered.failure.is_some() {
             self.idle_timers.disturbed();
         }
+        let now = clock::boot_now();
         // A call with a late answer was already counted as unknown at its timeout.
         if !answered.late {
             let operation = answered.operation;
             self.metrics
                 .store_operation(operation, answered.outcome, answered.elapsed);
-            if self.store_errors.answered(answered, clock::boot_now()) {
+            if self.store_errors.answered(answered, now) {
                 self.files.wake();
             }
             if operation == "renew"
@@ -114,7 +115,7 @@ impl Surfaces for DaemonSurfaces {
                 pod.renewal_failed(&failure.summary());
             }
         }
-        self.reporter.answered(answered);
+        self.reporter.answered(answered, &self.store_errors, now);
     }
 
     fn store_event(&mut self, event: &StoreEvent) {

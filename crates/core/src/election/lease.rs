@@ -1,6 +1,7 @@
 //! The lease document: names, ids and fields. Wall-clock fields are informational.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,7 +207,7 @@ impl fmt::Display for Token {
 pub struct WallMillis(pub i64);
 
 /// The holder of the lease, as stored in the document.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder {
     /// Name of the candidate, for humans.
@@ -221,6 +222,26 @@ pub struct Holder {
     pub lease_duration: Declared,
     /// Declared interval of the holder's renewals; `None` if the holder publishes no hints.
     pub renew_interval: Option<Duration>,
+    /// Token of the claim, for humans: the lease's token may have been raised since the
+    /// acquisition. `None` if the document does not contain it.
+    pub token: Option<Token>,
+}
+
+impl Hash for Holder {
+    /// Omits the token. No decision depends on it, and it would only add states to the model.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self {
+            identity,
+            session,
+            claim,
+            acquired_at,
+            lease_duration,
+            renew_interval,
+            token: _,
+        } = self;
+        (identity, session, claim).hash(state);
+        (acquired_at, lease_duration, renew_interval).hash(state);
+    }
 }
 
 impl Holder {

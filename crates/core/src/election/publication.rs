@@ -182,7 +182,7 @@ impl Publication {
         };
         (until > now).then(|| HolderView {
             identity: holder.identity.clone(),
-            token: lease.token,
+            token: holder.token.unwrap_or(lease.token),
             until,
             unconfirmed,
         })

@@ -151,6 +151,7 @@ fn acquire(
             acquired_at: at,
             lease_duration: *lease_duration,
             renew_interval: *renew_interval,
+            token: Some(*token),
         }),
         paused: lease.paused,
         request: None,

@@ -136,6 +136,7 @@ fn someone(name: &str) -> Holder {
         acquired_at: WallMillis(0),
         lease_duration: Declared { millis: 24_000 },
         renew_interval: None,
+        token: None,
     }
 }
 
@@ -262,6 +263,7 @@ fn news_that_comes_during_a_read_is_read_before_a_write() {
 fn an_event_older_than_the_last_read_is_not_applied() {
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(5);
+    stored.holder_mut().token = Some(token(5));
     let mut b = follower("b", at(0), &mut stored);
     let mut old = stored.clone();
     old.lease_mut().token = token(4);

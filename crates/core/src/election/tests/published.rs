@@ -49,6 +49,19 @@ fn a_follower_confirms_a_holder_that_writes() {
 }
 
 #[test]
+fn a_follower_shows_the_holder_s_token_and_not_a_raised_one() {
+    let (_, mut b, mut stored) = leader_and_follower();
+    let mut shown = |stored: &mut Stored| {
+        b.reread(at(1), stored);
+        b.election.status().holder.as_ref().unwrap().token
+    };
+    stored.lease_mut().token = token(4711);
+    assert_eq!(shown(&mut stored), token(1));
+    stored.holder_mut().token = None;
+    assert_eq!(shown(&mut stored), token(4711));
+}
+
+#[test]
 fn a_leader_names_itself_until_its_own_deadline() {
     let (a, _) = leader("a", at(0));
     assert_eq!(a.election.status().holder, Some(a_until(at(18))));

@@ -91,6 +91,7 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
         acquired_at: date(holder.get("acquired_at")),
         lease_duration: declared(holder),
         renew_interval: renews_every(holder),
+        token: token(holder).ok(),
     }))
 }
 

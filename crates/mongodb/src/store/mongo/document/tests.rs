@@ -39,6 +39,23 @@ fn a_held_lease_is_read_with_its_declared_duration() {
 }
 
 #[test]
+fn a_holder_keeps_its_token_when_the_lease_s_token_is_raised() {
+    let mut document = stored();
+    document.insert("token", 4711_i64);
+    for (written, read) in [
+        (Bson::Int64(7), Token::new(7)),
+        (Bson::Int64(-1), None),
+        (Bson::String("7".to_owned()), None),
+    ] {
+        let holder = document.get_document_mut("holder").expect("a holder");
+        holder.insert("token", written);
+        let lease = lease(&document).expect("ours");
+        assert_eq!(lease.token.get(), 4711);
+        assert_eq!(lease.holder.expect("held").token, read);
+    }
+}
+
+#[test]
 fn i11_other_shapes_kinds_and_schemas_are_foreign() {
     for (key, value, why) in [
         ("schema", Bson::Int32(2), "newer"),

@@ -114,8 +114,6 @@ pub struct LeaseRecord {
 pub struct HolderRecord {
     /// The identity, escaped for a terminal.
     pub identity: Identity,
-    /// The token of the holder's claim. Old versions do not write this field.
-    pub token: Option<Token>,
     /// Time of the last renewal, by the holder's wall clock.
     pub renewed_at: WallMillis,
     /// Address of the holder.
@@ -202,7 +200,7 @@ pub enum RequestEffect {
 impl LeaseRecord {
     /// Returns the holder's token. Operators may have raised the document's token above it.
     pub fn holder_token(&self) -> Option<Token> {
-        let holder = self.holder.as_ref()?;
+        let holder = self.held_by()?;
         Some(holder.token.unwrap_or(self.lease.token))
     }
 
@@ -255,7 +253,6 @@ fn lease_record(lease: Lease, document: &Document) -> LeaseRecord {
     LeaseRecord {
         holder: holder.map(|holder| HolderRecord {
             identity: named(holder.get_str("identity").unwrap_or_default()),
-            token: document::token(holder).ok(),
             renewed_at: date(holder.get("renewed_at")),
             address: text(holder, "address"),
         }),

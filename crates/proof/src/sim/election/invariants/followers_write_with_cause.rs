@@ -66,6 +66,7 @@ fn lease(held: bool) -> Lease {
         acquired_at: WallMillis(0),
         lease_duration: Declared { millis: 24_000 },
         renew_interval: None,
+        token: None,
     };
     let free = free(Revision::from_bytes([1; 16]), Token::ZERO);
     with(free, |it| it.holder = held.then_some(holder))
