@@ -12,7 +12,7 @@ use futures_util::TryStreamExt;
 use leasehold_testbed::process::exit_code;
 use leasehold_testbed::trace::{self, CheckedTrace};
 use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, pid, run};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 use rustix::process::Signal;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -107,6 +107,15 @@ impl Place {
         let database = self.set.client().database(&self.database);
         let collection = database.collection("leases");
         run(async { collection.insert_one(document).await }).unwrap();
+    }
+
+    /// Sets a date of a lock to 1970, as if the owner's clock were far behind.
+    pub(crate) fn set_date(&self, name: &str, field: &str) {
+        self.trace.declare(name, "a date of an owner");
+        let database = self.set.client().database(&self.database);
+        let locks = database.collection::<Document>("leases");
+        let behind = doc! { "$set": { field: DateTime::from_millis(1) } };
+        run(async { locks.update_one(doc! { "_id": name }, behind).await }).unwrap();
     }
 
     pub(crate) fn cursors(&self) -> usize {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::assert_contains;
 use leasehold_testbed::pid::{exists, is_alive, parent, signal};
+use leasehold_testbed::{Scratch, assert_contains};
 use rustix::process::Signal;
 
-use crate::job::{Job, PROGRAM, Place, eventually};
+use crate::job::{Job, Output, PROGRAM, Place, eventually};
 
 /// Approximate time between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
@@ -238,6 +238,51 @@ fn jobs_that_never_wait_also_evict_an_expired_holder() {
     // The first contender cannot evict the holder, because the contender does not know how long the
     // holder has been unresponsive.
     assert!(tries > 1, "{said}");
+}
+
+/// Runs a job without a wait, in a directory of its own, like a job in a fresh container.
+fn run_in_a_fresh_container(place: &Place, name: &str, lease: &str) -> Output {
+    let directory = Scratch::new();
+    let mut job = place.command(&["lock", name, lease, "--no-wait", "--", "true"]);
+    job.env("XDG_RUNTIME_DIR", directory.path());
+    Job::start(job).output()
+}
+
+#[test]
+fn jobs_without_earlier_observations_also_evict_an_expired_holder() {
+    let place = Place::new();
+    let lease = "--lease-duration=5s";
+    let script = stubborn(&place, "first");
+    let job = place.start_under("fresh", &[lease, "--identity=dead"], &script);
+    place.wait_noted("first");
+    job.signal(Signal::KILL);
+    let mut said = String::new();
+    eventually("a contender gets the lock", || {
+        let next = run_in_a_fresh_container(&place, "fresh", lease);
+        said += &next.stderr;
+        next.code == 0
+    });
+    assert!(
+        said.contains("held by dead (exclusive)") && said.contains("watching until it expires"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_holder_whose_clock_is_behind_keeps_the_lock_from_jobs_that_watch_it() {
+    let place = Place::new();
+    let lease = "--lease-duration=5s";
+    let holder = place.holder("behind", &[lease]);
+    let watched = || {
+        place.set_date("behind", "holders.0.renewed_at");
+        let next = run_in_a_fresh_container(&place, "behind", lease);
+        assert_eq!(next.code, 75, "{next:?}");
+        next.stderr.contains("watching until it expires")
+    };
+    // The holder may renew between the two steps.
+    eventually("a contender watches the holder", watched);
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.output().code, 143);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::{run_to_end, trace};
 use leasehold_clock as clock;
 use leasehold_config::{Key, LockConfig};
-use leasehold_core::election::Timings;
+use leasehold_core::election::{BootTime, Timings};
 use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
@@ -245,10 +245,13 @@ impl Job<'_> {
         // An attempt without a wait often fails, so the command is not prepared in advance.
         let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
+        let mut watched = None;
         loop {
             let began = clock::boot_now();
-            let attempt = LockAttempt::new(self, patience, tries);
-            let cache = ObservationCache::of(args.lock(), self.store);
+            let attempt = LockAttempt::new(self, patience, tries, watched.is_none());
+            let mut cache = ObservationCache::of(args.lock(), self.store);
+            // The cache's directory may be read-only, or new for each job.
+            cache.seen.1 = watched.clone().unwrap_or(cache.seen.1);
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
@@ -281,14 +284,28 @@ impl Job<'_> {
                     .map_err(system("hold the lock"))?
                 }
                 Waited::NeverHeld => None,
+                Waited::Silent => {
+                    let finished = locker
+                        .wait()
+                        .await
+                        .map_err(system("contend for the lock"))?;
+                    let seen = finished.observations.iter();
+                    let expires = seen.map(|(_, it)| it.since + it.lease_duration.duration());
+                    let expires = expires.max();
+                    watched = Some(finished.observations.clone());
+                    match self.pause(expires, &mut input, &mut stops).await {
+                        None => continue,
+                        over => over,
+                    }
+                }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
                     patience = limits();
                     // Pauses even with --no-wait, to give the current holders time to release.
-                    tokio::select! {
-                        () = tokio::time::sleep(timings.retry_interval()) => continue,
-                        stop = stops.next() => Some(stop.into()),
-                        () = input.closed() => Some(self.abandoned().into()),
+                    let until = clock::boot_now() + timings.retry_interval();
+                    match self.pause(Some(until), &mut input, &mut stops).await {
+                        None => continue,
+                        over => over,
                     }
                 }
                 Waited::NotAcquired => Some(args.conflict_exit_code.into()),
@@ -299,6 +316,20 @@ impl Job<'_> {
             }
             warn!(lock = %args.lock(), "lock lost before the command began, contending again");
             patience.spend(clock::boot_now().since(began));
+        }
+    }
+
+    /// Returns the exit if this process must end during the pause.
+    async fn pause(
+        &self,
+        until: Option<BootTime>,
+        input: &mut StandardInput,
+        stops: &mut Stops,
+    ) -> Option<Exit> {
+        tokio::select! {
+            () = clock::until(until) => None,
+            stop = stops.next() => Some(stop.into()),
+            () = input.closed() => Some(self.abandoned().into()),
         }
     }
 

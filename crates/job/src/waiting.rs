@@ -73,6 +73,8 @@ pub(super) enum Waited {
     /// The lock was acquired, but lost before this task noticed the acquisition. Nothing has run.
     NeverHeld,
     NotAcquired,
+    /// With `--no-wait`, only holders and waiters that seem to be dead are in the way.
+    Silent,
     /// This process exits with this result and makes no further attempt.
     Over(Exit),
 }
@@ -82,12 +84,14 @@ pub(super) struct LockAttempt<'a> {
     limits: WaitLimits,
     /// Number of this attempt for messages, as in ` (attempt 2 of 3)`; empty without `--retries`.
     number: String,
+    /// False after dead holders have been watched, so that a job without a wait ends.
+    watches: bool,
     reported: Arc<WaitReports>,
 }
 
 impl<'a> LockAttempt<'a> {
     /// `retries_left` is the number of attempts that may follow this attempt.
-    pub(super) fn new(job: Job<'a>, limits: WaitLimits, retries_left: u32) -> Self {
+    pub(super) fn new(job: Job<'a>, limits: WaitLimits, retries_left: u32, watches: bool) -> Self {
         let reported = Arc::new(WaitReports {
             announced: job.args.verbose.into(),
             given_up: false.into(),
@@ -104,6 +108,7 @@ impl<'a> LockAttempt<'a> {
             job,
             limits,
             number,
+            watches,
             reported,
         }
     }
@@ -254,6 +259,14 @@ impl<'a> LockAttempt<'a> {
             Waited::Over(exit::CONFIGURATION.into())
         };
         match end {
+            // A job in a fresh container has no earlier observations. Without this watch, each job
+            // would end before it has watched a dead holder for a lease duration.
+            End::Busy { holding, ahead, .. } if self.watches && ahead.iter().all(seems_dead) => {
+                let holders = holders(ahead, *holding);
+                let watching = format!("{holders}; no recent renewal, watching until it expires");
+                messages.left_to_others(&watching);
+                Waited::Silent
+            }
             End::Busy {
                 holding,
                 waiting,
@@ -351,6 +364,11 @@ impl<'a> LockAttempt<'a> {
     }
 }
 
+/// Compares clocks of different hosts, so the result only decides whether to watch the entry.
+fn seems_dead(entry: &Ahead) -> bool {
+    entry.silent && !entry.work_done
+}
+
 fn wait_reason(status: &LockStatus) -> Option<String> {
     let Standing::Waiting {
         position,
@@ -431,6 +449,7 @@ mod tests {
                 token: None,
                 holds: true,
                 work_done: false,
+                silent: false,
                 since: WallMillis(since),
             };
             holders(&[ahead], 1)

@@ -60,6 +60,17 @@ pub struct Entry {
     pub work_done: bool,
 }
 
+impl Entry {
+    /// Returns true if the last renewal is older than the lease duration. Informational, because
+    /// this compares the owner's wall clock with the store's clock.
+    pub(super) fn is_silent(&self, store_now: WallMillis) -> bool {
+        let renewed_at = self.owner.renewed_at;
+        let age = u64::try_from(store_now.0.saturating_sub(renewed_at.0)).unwrap_or_default();
+        let is_dated = ![store_now, renewed_at].contains(&WallMillis(0));
+        is_dated && Duration::from_millis(age) > self.lease_duration.duration()
+    }
+}
+
 /// Owner of an entry; informational.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -81,6 +81,10 @@ pub struct Ahead {
     /// True if the work is done and the entry stays for its minimum hold.
     #[cfg_attr(feature = "serde", serde(rename = "is_over"))]
     pub work_done: bool,
+    /// True if the last renewal is older than the entry's lease duration. Informational, because
+    /// this compares the owner's wall clock with the store's clock.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub silent: bool,
     /// For a holder, time of the grant by the store's clock; for a waiter, time of the join by the
     /// waiter's wall clock. Informational.
     pub since: WallMillis,

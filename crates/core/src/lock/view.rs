@@ -130,6 +130,7 @@ impl LockView {
                 token: entry.token,
                 holds,
                 work_done: entry.work_done,
+                silent: entry.is_silent(lock.store_now),
                 since: entry.owner.acquired_at,
             })
         });
