@@ -2,6 +2,7 @@
 //! Selectors for the workload's pods never match the page's pod. Method: parses helm's output.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,29 @@ fn of<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
     found
         .find(is_it)
         .unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+#[test]
+fn the_page_accepts_the_settings_of_the_sidecars() {
+    let mongodb = r#""database":"d","operation_timeout":"4s","heartbeat":"10s","watch":"hints""#;
+    let change = format!(
+        r#"leasehold.config={{"mongodb":{{{mongodb}}},"log":{{"level":"debug","format":"text"}}}}"#
+    );
+    let objects = Objects::of("web", &[&change]);
+    let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].as_array().unwrap();
+    let flags = arguments.iter().map(|flag| flag.as_str().unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(flags)
+        .env_clear()
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    // An unknown flag would end the program before it reads files.
+    assert!(
+        said.contains("cannot read /etc/leasehold/mongodb/uri"),
+        "{said}"
+    );
 }
 
 #[test]

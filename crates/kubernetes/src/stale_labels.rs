@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::REPAIR_INTERVAL;
-use super::api::ApiError;
+use super::api::{ApiError, ApiRetry};
 use super::error_log::RequestErrorLog;
 use super::labels::random;
 use super::reconciler::LANDS_WITHIN;
@@ -124,6 +124,7 @@ impl StaleLabels {
             if others.is_empty() {
                 return Ok(());
             }
+            let mut refused = None;
             for other in others.into_iter().take(PODS_MAX) {
                 // The listed pod may have become the leader in the meantime.
                 let status = self.status.borrow().at(boot_now());
@@ -137,11 +138,16 @@ impl StaleLabels {
                     }
                     // The pod changed after it was listed. The next list is up to date.
                     Err(ApiError {
-                        status: Some(404 | 409 | 422),
-                        ..
+                        status: Some(409), ..
                     }) => {}
+                    Err(error) if error.retry == ApiRetry::NewPod => {}
+                    // A policy may refuse the change of only this pod.
+                    Err(error) if error.retry == ApiRetry::Person => refused = Some(error),
                     Err(error) => return Err(error),
                 }
+            }
+            if let Some(error) = refused {
+                return Err(error);
             }
         }
         Err(ApiError {

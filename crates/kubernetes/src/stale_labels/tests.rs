@@ -83,16 +83,36 @@ async fn each_other_pod_is_patched_and_the_list_made_again() {
 
 #[tokio::test]
 async fn a_pod_that_changed_meanwhile_is_listed_again() {
-    for status in [404, 409, 422] {
+    let newer = json!({ "details": { "causes": [{ "field": "metadata.uid" }] } });
+    for (status, body) in [(404, json!({})), (409, json!({})), (422, newer)] {
         let mut lists = vec![pods(&[]), pods(&["a"]), pods(&["a"])];
         let mut patches = vec![200, status];
         let answers = move |method: &Method| match *method {
             Method::GET => (200, lists.pop().unwrap()),
-            _ => (patches.pop().unwrap(), json!({})),
+            _ => (patches.pop().unwrap(), body.clone()),
         };
         let (others, asked) = others_while_leading(Box::new(answers));
         others.round(token()).await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), 5, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_pod_ends_the_round_after_the_other_pods() {
+    for status in [403, 422] {
+        let mut patches = vec![200, status];
+        let answers = move |method: &Method| match *method {
+            Method::GET => (200, pods(&["a", "b"])),
+            _ => (patches.pop().unwrap(), json!({})),
+        };
+        let (others, asked) = others_while_leading(Box::new(answers));
+        let refused = others.round(token()).await.unwrap_err();
+        assert_eq!(
+            (refused.status, refused.retry),
+            (Some(status), ApiRetry::Person)
+        );
+        let expected = ["GET shop", "PATCH a", "PATCH b"];
+        assert_eq!(*asked.lock().unwrap(), expected, "no hot loop");
     }
 }
 
