@@ -105,6 +105,7 @@ fn entry(number: usize, mode: &str, token: Option<i64>) -> Document {
         "claim": id(1), "identity": format!("{name}-{number}"), "session": id(2), "mode": mode,
         "revision": id(3), "lease_duration_ms": 3_600_000_i64, "token": token,
         "acquired_at": DateTime::from_millis(1_770_000_000_000),
-        "renewed_at": DateTime::from_millis(1_770_000_000_000),
+        // Without a recent renewal, a job would watch the holder before it reports the conflict.
+        "renewed_at": DateTime::from_millis(DateTime::now().timestamp_millis() + 3_600_000),
     }
 }

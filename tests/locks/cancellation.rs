@@ -181,7 +181,8 @@ fn a_guard_may_outlive_its_runtime() {
     let guard = inner.block_on(acquire(&lock));
     let waiter = inner.block_on(async { dropped_after(1, lock.acquire()).await });
     assert!(waiter.is_none());
-    inner.shutdown_background();
+    // Waits for the runtime's threads, because the contender could otherwise still send a release.
+    inner.shutdown_timeout(LONG);
     // The runtime no longer renews the lock, and the guard reports the loss after the deadline.
     let status = guard.status().borrow().clone();
     assert!(guard.authority().is_some());

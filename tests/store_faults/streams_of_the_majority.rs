@@ -29,6 +29,7 @@ async fn a_stream_reports_a_takeover_that_only_the_primary_has_when_it_opens() {
     let leases = leases.collection::<Document>(stage.collection());
     let taken = doc! {
         "token": 2_i64, "revision": Uuid::new(), "holder.identity": "x", "holder.claim": &claim,
+        "holder.token": 2_i64,
     };
     let mut alone = WriteConcern::default();
     alone.w = Some(Acknowledgment::Nodes(1));
