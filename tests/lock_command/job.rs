@@ -109,6 +109,13 @@ impl Place {
         run(async { collection.insert_one(document).await }).unwrap();
     }
 
+    pub(crate) fn delete_document(&self, name: &str) {
+        self.trace.declare(name, "a deletion by hand");
+        let database = self.set.client().database(&self.database);
+        let locks = database.collection::<Document>("leases");
+        run(async { locks.delete_one(doc! { "_id": name }).await }).unwrap();
+    }
+
     /// Sets a date of a lock to 1970, as if the owner's clock were far behind.
     pub(crate) fn set_date(&self, name: &str, field: &str) {
         self.trace.declare(name, "a date of an owner");

@@ -269,6 +269,16 @@ fn jobs_without_earlier_observations_also_evict_an_expired_holder() {
 }
 
 #[test]
+fn a_job_that_never_waits_gets_the_lock_after_the_document_was_lost() {
+    let place = Place::new();
+    let lease = "--lease-duration=5s";
+    assert_eq!(place.run_empty("lost", &[lease]).code, 0);
+    place.delete_document("lost");
+    let next = place.run_empty("lost", &[lease, "--no-wait"]);
+    next.says(0, "lock document is older than last seen");
+}
+
+#[test]
 fn a_holder_whose_clock_is_behind_keeps_the_lock_from_jobs_that_watch_it() {
     let place = Place::new();
     let lease = "--lease-duration=5s";
@@ -299,6 +309,26 @@ fn after_a_loss_no_new_command_starts_under_the_lock() {
     assert_eq!(broken.code, 0, "{broken:?}");
     job.output().says(76, "has lost the lock");
     assert_eq!(place.noted(), ["holds", "refused-76"]);
+}
+
+#[test]
+fn signals_that_arrive_together_are_all_forwarded() {
+    let place = Place::new();
+    let traps = [("USR1", "one"), ("USR2", "two")].map(|(signal, what)| {
+        let note = place.note(what);
+        format!("trap '{note}' {signal}; ")
+    });
+    let holds = place.note("holds");
+    let script = format!("{}{holds}; while :; do sleep 0.02; done", traps.concat());
+    let job = place.start_under("together", &[], &script);
+    place.wait_noted("holds");
+    for signal in [Signal::STOP, Signal::USR1, Signal::USR2, Signal::CONT] {
+        job.signal(signal);
+    }
+    place.wait_noted("one");
+    place.wait_noted("two");
+    job.signal(Signal::TERM);
+    assert_eq!(job.output().code, 143);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tracing::{Level, debug, enabled, error, info, warn};
@@ -22,6 +22,9 @@ pub(super) struct WaitReports {
     pub(super) announced: AtomicBool,
     /// True once the command has reported why it gives up; later failures are not logged.
     pub(super) given_up: AtomicBool,
+    /// After the store went back, the time at which the contender joins again, in nanoseconds of
+    /// `BootTime`.
+    pub(super) joins_again_at: AtomicU64,
 }
 
 pub(super) struct ContenderLog {
@@ -116,10 +119,14 @@ impl LockSurfaces for ContenderLog {
             LockNotice::Duplicate { session } => warn!(
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
-            LockNotice::StoreRolledBack { seen, found, wait } => warn!(
-                %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                wait_ms = millis(*wait), "lock document is older than last seen (restored or rolled back)"
-            ),
+            LockNotice::StoreRolledBack { seen, found, wait } => {
+                let again = (clock::boot_now() + *wait).as_nanos();
+                self.reported.joins_again_at.store(again, Ordering::Relaxed);
+                warn!(
+                    %lock, token_seen = seen.get(), token_found = found.map(Token::get),
+                    wait_ms = millis(*wait), "lock document is older than last seen (restored or rolled back)"
+                );
+            }
             LockNotice::TokensExhausted => warn!(%lock, "token exhausted"),
         }
     }

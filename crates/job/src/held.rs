@@ -106,7 +106,11 @@ impl Work<'_> {
                     StopRequest::Repeated => {}
                     StopRequest::Second => command.kill(),
                 },
-                number = relays.next() => command.signal(number),
+                number = relays.next() => {
+                    command.signal(number);
+                    // A later signal would replace a signal that is not yet on its way to the guard.
+                    tokio::task::yield_now().await;
+                }
                 event = command.next() => match event {
                     // The lock is held until the command's descendants have ended too.
                     CommandEvent::Started { .. } | CommandEvent::Exited => {}

@@ -95,6 +95,7 @@ impl<'a> LockAttempt<'a> {
         let reported = Arc::new(WaitReports {
             announced: job.args.verbose.into(),
             given_up: false.into(),
+            joins_again_at: 0.into(),
         });
         let retries = u64::from(job.args.retries);
         let number = match retries {
@@ -176,6 +177,10 @@ impl<'a> LockAttempt<'a> {
                     LockDecision::Ended(end) => self.ended(&end),
                 }),
                 () = clock::until(limit) => {
+                    if let Some(later) = self.limit_after_rollback(limit) {
+                        limit = Some(later);
+                        continue;
+                    }
                     let first_answer = began + FIRST_ANSWER_MIN;
                     let failed = health.borrow().failed();
                     if now.store_reached || failed || clock::boot_now() >= first_answer {
@@ -196,6 +201,15 @@ impl<'a> LockAttempt<'a> {
                 Ok(()) = health.changed() => {}
             }
         }
+    }
+
+    /// Without a wait, a job would otherwise end before each new attempt, and this host would
+    /// remember the lost document until it reboots.
+    fn limit_after_rollback(&self, limit: Option<BootTime>) -> Option<BootTime> {
+        let again = self.reported.joins_again_at.load(Ordering::Relaxed);
+        let later = BootTime::from_nanos(again) + self.limits.timings.operation_timeout();
+        let extends = self.limits.wait == Some(Duration::ZERO) && limit < Some(later);
+        extends.then_some(later)
     }
 
     /// Leaves the queue after a stop request. Logs no retries if MongoDB has never answered.
