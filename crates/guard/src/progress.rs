@@ -47,7 +47,8 @@ impl CommandEnd {
             Self::Exited(code) => Some(code),
             Self::Signalled(signal) => Some(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
             Self::NotExecuted(errno) => Some(shim::exit_code(errno)),
-            Self::NotSpawned(_) | Self::Refused | Self::Unknown => None,
+            Self::NotSpawned(_) => Some(shim::NOT_EXECUTABLE),
+            Self::Refused | Self::Unknown => None,
         }
     }
 

@@ -54,7 +54,7 @@ impl Shim {
 }
 
 /// A shell exits with these codes if a command cannot be executed, or was not found.
-const NOT_EXECUTABLE: u8 = 126;
+pub(super) const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub(super) fn exit_code(errno: i32) -> u8 {

@@ -40,7 +40,7 @@ use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
 use leasehold_guard::dispositions::signal_name;
 use leasehold_guard::socket::GuardSocket;
 use leasehold_guard::{Command, CommandEnd, DesiredState};
-use leasehold_host::cause::{not_executable, not_executed};
+use leasehold_host::cause::{not_executable, not_executed, process_limit};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
@@ -376,13 +376,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
         self.up(None);
         self.report(token, &finished);
         if finished.by_itself() {
-            // There is no exit code if the guard was lost.
-            let ended = finished.ended;
-            let code = match finished.is_incomplete() {
-                true => exit::INCOMPLETE,
-                false => ended.end.exit_code().unwrap_or(exit::KILLED),
-            };
-            self.ended(token, code, ended.interrupted).await;
+            match exit_code(finished.ended.end, finished.is_incomplete()) {
+                Some(code) => self.ended(token, code, finished.ended.interrupted).await,
+                None => self.send(Input::WorkloadEnded { token }).await,
+            }
         }
     }
 
@@ -480,6 +477,18 @@ async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> 
 fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
     let newest = newest.filter(|(of, _)| *of == token);
     newest.map(|(_, desired)| desired)
+}
+
+/// Returns the exit code to report; `None` if the deadline passed before the command began.
+fn exit_code(end: CommandEnd, is_incomplete: bool) -> Option<u8> {
+    let limit = end.not_executed().and_then(|error| process_limit(&error));
+    match end {
+        CommandEnd::Refused => None,
+        _ if is_incomplete => Some(exit::INCOMPLETE),
+        _ if limit.is_some() => Some(exit::SYSTEM),
+        // There is no exit code if the guard was lost.
+        _ => Some(end.exit_code().unwrap_or(exit::KILLED)),
+    }
 }
 
 #[cfg(test)]

@@ -86,3 +86,15 @@ async fn a_start_that_is_dropped_leaves_its_guard_available() {
         "and not that no guard is there"
     );
 }
+
+#[test]
+fn a_command_that_never_began_was_not_killed() {
+    const EAGAIN: i32 = 11;
+    const ENOSPC: i32 = 28;
+    let ended = |end| exit_code(end, false);
+    assert_eq!(ended(CommandEnd::Refused), None);
+    assert_eq!(ended(CommandEnd::NotSpawned(ENOSPC)), Some(126));
+    assert_eq!(ended(CommandEnd::NotSpawned(EAGAIN)), Some(71));
+    assert_eq!(ended(CommandEnd::Unknown), Some(137));
+    assert_eq!(ended(CommandEnd::Exited(3)), Some(3));
+}
