@@ -149,7 +149,7 @@ pub(crate) fn long() -> Vec<Case> {
             name: "two candidates on change streams, one fault of any kind, one request",
             bounds: bounds(&APART, 1, 1).on_streams(),
             milestones: UNKNOWN,
-            states_min: 7_350_000,
+            states_min: 7_283_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one transfer",
@@ -157,7 +157,7 @@ pub(crate) fn long() -> Vec<Case> {
                 .on_streams()
                 .with(&[Requested::Transfers]),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
-            states_min: 4_820_000,
+            states_min: 4_788_000,
         },
     ]
 }
