@@ -32,8 +32,8 @@ fn if_a_lock_is_broken_while_its_command_runs_the_job_exits_76_without_a_success
     assert_eq!(again.code, 0, "the command runs again: {again:?}");
 }
 
-#[test]
-fn an_unconfirmed_release_is_reported_and_the_exit_code_stays() {
+/// Runs a job whose release gets no answer.
+fn unconfirmed(flags: &[&str], longest: &str) {
     let place = Place::new();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
@@ -41,12 +41,21 @@ fn an_unconfirmed_release_is_reported_and_the_exit_code_stays() {
     let end = place.path("end");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", end.display());
     let script = format!("{}; {waits}; exit 7", place.note("holds"));
-    let job = place.start_under("stalled", &["--lease-duration=10m"], &script);
+    let job = place.start_under("stalled", flags, &script);
     place.wait_noted("holds");
     proxy.stall();
     let output = ends(&place, job);
-    output.says(
-        7,
-        "MongoDB did not confirm the release: the lock expires in up to 10m",
-    );
+    let expected =
+        format!("MongoDB did not confirm the release: the lock expires in up to {longest}");
+    output.says(7, &expected);
+}
+
+#[test]
+fn an_unconfirmed_release_is_reported_and_the_exit_code_stays() {
+    unconfirmed(&["--lease-duration=10m"], "10m");
+}
+
+#[test]
+fn an_unconfirmed_release_may_keep_the_lock_for_its_minimum_hold() {
+    unconfirmed(&["--lease-duration=10m", "--at-least=1h"], "1h");
 }

@@ -194,7 +194,8 @@ impl Work<'_> {
             }
             Some(LockEnd::Unconfirmed) | None => {
                 let success = success("; its success may not be recorded");
-                let expires_in = shown(self.job.timings.lease_duration());
+                let longest = self.job.timings.lease_duration().max(args.at_least().get());
+                let expires_in = shown(longest);
                 warn!(
                     %lock, token,
                     "MongoDB did not confirm the release: the lock expires in up to {expires_in}{success}"

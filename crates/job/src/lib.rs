@@ -266,6 +266,7 @@ impl Job<'_> {
             let waited = attempt.wait(&mut locker, &mut input, &mut stops);
             let exit = match waited.await.map_err(system("contend for the lock"))? {
                 Waited::Held(authority) => {
+                    self.messages.forget_conflicts();
                     if let Some(before) = locker.slots_before() {
                         warn_of_slots(args, before);
                     }

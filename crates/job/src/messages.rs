@@ -75,6 +75,11 @@ impl JobMessages {
         }
     }
 
+    /// Forgets the conflicts of earlier attempts.
+    pub(super) fn forget_conflicts(&self) {
+        self.newest.set("");
+    }
+
     /// Reports that others hold the lock or did the work, which is normal if several hosts start
     /// one job.
     pub(super) fn left_to_others(&self, what: &str) {

@@ -101,7 +101,11 @@ impl Drop for EventReporter {
 
 fn object(requests: &Requests, event: &PodEvent, wall: SystemTime, random: u64) -> Value {
     let identity = requests.identity.chars().filter(char::is_ascii);
-    let instance: String = identity.take(INSTANCE_LENGTH_MAX).collect();
+    let mut instance: String = identity.take(INSTANCE_LENGTH_MAX).collect();
+    if instance.is_empty() {
+        // The API server requires a value.
+        instance = CONTROLLER.to_owned();
+    }
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

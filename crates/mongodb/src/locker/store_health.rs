@@ -52,7 +52,12 @@ impl StoreHealth {
                 // The join failed because the queue is full, not because writes fail.
                 self.writes = None;
             }
-            LockNotice::PlaceLost => self.queue_full = false,
+            LockNotice::PlaceLost => {
+                self.queue_full = false;
+                // MongoDB has answered a write of the lost claim. The next join shows whether
+                // MongoDB accepts writes.
+                self.writes = None;
+            }
             LockNotice::StoreRolledBack { wait, .. } => self.doubt_until = Some(now + *wait),
             _ => {}
         }
@@ -295,6 +300,22 @@ mod tests {
         assert!(kept(&health));
         health.notices(&LockNotice::PlaceLost);
         assert!(!kept(&health));
+    }
+
+    #[test]
+    fn a_waiter_that_lost_its_place_joins_again_before_it_gives_up() {
+        let mut health = StoreHealth::default();
+        let refused = Failure::new("authentication failed", "");
+        health.now(&answered(Some(
+            refused.with_retry(RetryPolicy::Reconfigure),
+        )));
+        health.now(&AnsweredCall {
+            outcome: "rejected",
+            ..answered(None)
+        });
+        assert!(health.refusal(&status(Standing::Joining)).is_some());
+        health.notices(&LockNotice::PlaceLost);
+        assert_eq!(health.refusal(&status(Standing::Joining)), None);
     }
 
     #[test]
