@@ -325,10 +325,15 @@ mod tests {
     fn a_process_of_the_session_counts_without_its_group_and_environment() {
         let (leader, id) = sleeper(Command::new("sleep").process_group(0));
         drop(leader);
-        let (_left, left) = sleeper(Command::new("sleep").env_clear().process_group(0));
-        let stat = Stat::of(left.pid).expect("readable").expect("it runs");
+        let (_left, left) = sleeper(Command::new("setsid").arg("sleep").env_clear());
+        let session = || Stat::of(left.pid).ok().flatten().map(|stat| stat.session);
+        let until = leasehold_clock::boot_now() + Duration::from_secs(30);
+        while session() != Some(left.pid) {
+            assert!(leasehold_clock::boot_now() < until, "no session");
+            std::thread::yield_now();
+        }
         let session = ProcessId {
-            session: stat.session,
+            session: left.pid,
             ..id
         };
         assert!(may_run(&session, |variable| variable == MARK.as_bytes()));

@@ -64,18 +64,20 @@ impl Cgroup {
         })
     }
 
-    /// Lets the kernel kill all processes of the group if their memory runs out, as kubelet
-    /// configures containers. Otherwise, the kernel kills one process. Returns `None` with version
-    /// 1, which cannot do this.
+    /// Makes the kernel kill all processes of the group if their memory runs out, as kubelet
+    /// configures containers. Otherwise, the kernel kills one process. Version 1 cannot do this: the
+    /// kernel only stops the processes then, until the caller kills them ([`Self::kill`]).
     ///
     /// # Panics
-    /// If version 2 cannot do this.
-    pub fn killed_together(self) -> Option<Self> {
-        (self.version == Version::Two).then(|| {
-            let set = self.write("memory.oom.group", 1);
-            set.expect("memory.oom.group");
-            self
-        })
+    /// If the kernel refuses this.
+    #[must_use]
+    pub fn killed_together(self) -> Self {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.oom.group",
+        };
+        self.write(file, 1).expect(file);
+        self
     }
 
     /// Creates a group below the mount point of the controller, which is a separate hierarchy in
@@ -158,16 +160,18 @@ impl Cgroup {
         self.count("cpu.stat", "nr_throttled")
     }
 
-    /// Returns the number of processes that the kernel has killed because memory ran out.
+    /// Returns true if the kernel has killed a process because memory ran out, or has stopped the
+    /// processes ([`Self::killed_together`]).
     ///
     /// # Panics
     /// If the group does not exist.
-    pub fn oom_kills(&self) -> u64 {
-        let file = match self.version {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        };
-        self.count(file, "oom_kill")
+    pub fn ran_out_of_memory(&self) -> bool {
+        match self.version {
+            Version::One => ["oom_kill", "under_oom"]
+                .iter()
+                .any(|name| self.count("memory.oom_control", name) > 0),
+            Version::Two => self.count("memory.events", "oom_kill") > 0,
+        }
     }
 
     fn count(&self, file: &str, name: &str) -> u64 {
