@@ -16,6 +16,9 @@ const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 pub(super) struct Waits {
     pub(super) unhealthy: bool,
     cooldown: Option<Cooldown>,
+    /// End of the wait after the workload ended on its own. It continues even while another
+    /// candidate leads, because a change of leader does not repair this candidate's workload.
+    back_off: Option<BootTime>,
     pub(super) quarantine: Option<BootTime>,
     deadline_loss: Option<BootTime>,
     /// Maximum random delay before an acquisition, to spread candidates that wake together.
@@ -44,14 +47,15 @@ impl Waits {
 
     pub(super) fn contend_from(&self) -> Option<BootTime> {
         let cooldown = self.cooldown.map(|cooldown| cooldown.until);
-        cooldown.max(self.quarantine)
+        cooldown.max(self.back_off).max(self.quarantine)
     }
 
     /// Returns true if this candidate must not become the standby, because it will not be able to
     /// lead soon.
     pub(super) fn bar_standby(&self, now: BootTime) -> bool {
-        let cools_down = self.cooldown.is_some_and(|cooldown| cooldown.until > now);
-        self.unhealthy || self.quarantine.is_some() || cools_down
+        let cooldown = self.cooldown.map(|cooldown| cooldown.until);
+        let waits = cooldown.max(self.back_off) > Some(now);
+        self.unhealthy || self.quarantine.is_some() || waits
     }
 
     pub(super) fn cool_down(&mut self, until: BootTime, token: Token, session: Session) {
@@ -62,7 +66,12 @@ impl Waits {
         });
     }
 
+    pub(super) fn back_off(&mut self, until: BootTime) {
+        self.back_off = Some(until);
+    }
+
     pub(super) fn expire(&mut self, now: BootTime) {
+        self.back_off = self.back_off.filter(|until| *until > now);
         self.cooldown = self.cooldown.filter(|cooldown| cooldown.until > now);
         self.quarantine = self.quarantine.filter(|until| *until > now);
     }
@@ -89,6 +98,7 @@ impl Waits {
             false => Duration::ZERO,
         };
         self.cooldown = None;
+        self.back_off = None;
         self.quarantine = None;
     }
 

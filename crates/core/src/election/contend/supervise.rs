@@ -151,9 +151,7 @@ impl Contender {
         };
         workload.back_off = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
         let until = now + workload.back_off;
-        // The cooldown continues even while another candidate leads, because a change of leader
-        // does not repair this candidate's workload.
-        self.waits.cool_down(until, Token::MAX, self.me.session);
+        self.waits.back_off(until);
         true
     }
 

@@ -237,6 +237,26 @@ fn quick_exits_are_tried_again_ever_more_seldom_and_a_long_life_starts_anew() {
 }
 
 #[test]
+fn a_step_down_does_not_shorten_the_wait_after_its_end() {
+    let (mut a, mut stored) = supervisor("a");
+    let mut b = follower("b", at(0), &mut stored);
+    a.input(at(1), Input::WorkloadEnded { token: token(1) });
+    a.demote(at(1), Input::StepDown);
+    a.input(at(1), gone(1));
+    a.serve(at(1), &mut stored);
+    // Another leader ends the wait after a step-down, but not the one after the end.
+    b.observe(at(1), &mut stored);
+    a.event(at(1), &stored);
+    let later = at(1) + millis(1);
+    b.release(later, Input::Shutdown, &mut stored);
+    a.event(later, &stored);
+    a.run(at(2) - millis(1), &mut stored);
+    assert_eq!(a.role(), Role::Follower);
+    a.run(at(2), &mut stored);
+    assert!(a.leads(at(2)));
+}
+
+#[test]
 fn another_workload_s_words_mean_nothing() {
     let (mut a, mut stored) = supervisor("a");
     a.input(at(1), Input::WorkloadEnded { token: token(7) });
