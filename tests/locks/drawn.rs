@@ -111,10 +111,13 @@ fn join(slots: u32) -> impl Strategy<Value = LockOperation> {
         1..=CLAIMS_MAX + 3,
         mode(),
         slots,
-        some_token(),
+        (
+            some_token(),
+            prop_oneof![4 => Just(Token::ZERO), 1 => some_token()],
+        ),
         prop::bool::ANY,
     )
-        .prop_map(|(number, mode, slots, seen, non_blocking)| {
+        .prop_map(|(number, mode, slots, (seen, token_min), non_blocking)| {
             let mode = if slots > 0 { EntryMode::Slot } else { mode };
             let entry = NewEntry {
                 slots,
@@ -123,6 +126,7 @@ fn join(slots: u32) -> impl Strategy<Value = LockOperation> {
             LockOperation::Join {
                 entry,
                 seen,
+                token_min,
                 non_blocking,
             }
         })

@@ -164,6 +164,7 @@ pub(crate) fn join(number: u16, mode: EntryMode) -> LockOperation {
     LockOperation::Join {
         entry: joining(number, mode),
         seen: Token::ZERO,
+        token_min: Token::ZERO,
         non_blocking: false,
     }
 }

@@ -67,9 +67,15 @@ async fn the_257th_reader_waits() {
 
 fn non_blocking(operation: LockOperation) -> LockOperation {
     match operation {
-        LockOperation::Join { entry, seen, .. } => LockOperation::Join {
+        LockOperation::Join {
             entry,
             seen,
+            token_min,
+            ..
+        } => LockOperation::Join {
+            entry,
+            seen,
+            token_min,
             non_blocking: true,
         },
         other => other,
@@ -99,6 +105,7 @@ async fn slots_change_only_while_the_lock_is_empty() {
             ..joining(number, mode)
         },
         seen: token(0),
+        token_min: token(0),
         non_blocking: false,
     };
     rejected(&store, slots(1, 2, EntryMode::Slot)).await;

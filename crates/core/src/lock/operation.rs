@@ -71,6 +71,10 @@ pub enum LockOperation {
         entry: NewEntry,
         /// Highest token seen.
         seen: Token,
+        /// Join only if the document's token is not lower. The document was restored otherwise, and
+        /// this write would raise its token, which hides the loss.
+        #[cfg_attr(feature = "serde", serde(default))]
+        token_min: Token,
         /// Join only if the queue is empty and the lock has free capacity.
         non_blocking: bool,
     },

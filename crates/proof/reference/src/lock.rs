@@ -130,8 +130,9 @@ impl Written {
             LockOperation::Join {
                 entry,
                 seen,
+                token_min,
                 non_blocking,
-            } => self.join(lock, by, entry, *seen, *non_blocking),
+            } => lock.token >= *token_min && self.join(lock, by, entry, *seen, *non_blocking),
             LockOperation::Renew {
                 claim,
                 revision,

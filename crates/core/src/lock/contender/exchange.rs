@@ -115,6 +115,7 @@ impl Exchange {
         turn.effects.send(LockOperation::Join {
             entry,
             seen: self.view.marks.token_highest,
+            token_min: self.view.token(),
             non_blocking: self.options.non_blocking,
         });
     }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::harness::{Fixture, millis, options, seconds};
+use super::harness::{Fixture, millis, seconds};
 use crate::election::Token;
 use crate::lock::{
-    FoundLock, Grant, Hint, LockInput, LockMode, LockOperation, LockOutcome, Loss, Options,
-    Standing,
+    FoundLock, Grant, Hint, LockInput, LockMode, LockOperation, LockOutcome, Loss, Standing,
 };
 
 /// The provisional authority at the default timings: an eighth of the renew deadline of 18 s.
@@ -99,14 +98,15 @@ fn a_token_that_was_known_before_is_replaced_by_the_confirmation() {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
     let a = fixture.come("a", LockMode::Exclusive);
-    let b = fixture.come_with(Options {
-        token_remembered: Token::new(40).expect("legal"),
-        ..options("b", LockMode::Exclusive)
-    });
+    let set_token = |fixture: &mut Fixture, number| {
+        if let FoundLock::Lock(lock) = &mut fixture.stored {
+            lock.token = Token::new(number).expect("legal");
+        }
+    };
+    set_token(&mut fixture, 40);
+    let b = fixture.come("b", LockMode::Exclusive);
     // A restored document does not show the higher tokens that were used.
-    if let FoundLock::Lock(lock) = &mut fixture.stored {
-        lock.token = Token::new(7).expect("legal");
-    }
+    set_token(&mut fixture, 7);
     fixture.input(a, LockInput::Release);
     fixture.settle_one(a);
     let grant = grant(&fixture);

@@ -1,6 +1,6 @@
 //! Locks that cannot be acquired now, or never.
 
-use super::harness::{Fixture, options, seconds, slots};
+use super::harness::{Fixture, millis, options, seconds, slots};
 use crate::election::{Claim, ForeignDocument, Token};
 use crate::lock::{
     End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation,
@@ -118,6 +118,34 @@ fn a_store_rollback_is_confirmed_by_a_linearizable_read_and_waited_for() {
     );
     fixture.pass_for(seconds(24), &[b]);
     assert_eq!(fixture.token(b), Some(2));
+}
+
+#[test]
+fn i2_a_restored_document_is_noticed_before_the_first_join() {
+    let token = |number| Token::new(number).expect("legal");
+    for non_blocking in [false, true] {
+        let mut fixture = Fixture::empty();
+        // The holder with token 41 is missing from the document, and may still work.
+        fixture.stored = FoundLock::Lock(LockDocument {
+            token: token(7),
+            ..LockDocument::default()
+        });
+        let a = fixture.come_with(Options {
+            token_remembered: token(41),
+            non_blocking,
+            ..options("a", LockMode::Exclusive)
+        });
+        let back = LockNotice::StoreRolledBack {
+            seen: token(41),
+            found: Some(token(7)),
+            wait: seconds(24),
+        };
+        assert_eq!(fixture.notices(a), [&back]);
+        fixture.pass_for(seconds(24) - millis(1), &[a]);
+        assert_eq!(fixture.token(a), None);
+        fixture.pass_for(millis(2), &[a]);
+        assert_eq!(fixture.token(a), Some(42));
+    }
 }
 
 #[test]

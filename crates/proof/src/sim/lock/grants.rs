@@ -44,6 +44,7 @@ fn join(number: u8, mode: EntryMode, slots: u32) -> LockOperation {
             lease_duration: Declared { millis: 24_000 },
         },
         seen: Token::ZERO,
+        token_min: Token::ZERO,
         non_blocking: false,
     }
 }

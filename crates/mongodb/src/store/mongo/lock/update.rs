@@ -31,6 +31,7 @@ pub(super) fn write(
         LockOperation::Join {
             entry,
             seen,
+            token_min,
             non_blocking,
         } => {
             let me = Writer {
@@ -40,7 +41,7 @@ pub(super) fn write(
             let append = append(entry, *seen, identity, now);
             let granting = grant(Some(me), entry.slots > 0, now);
             (
-                can_join(entry, *non_blocking),
+                can_join(entry, *token_min, *non_blocking),
                 [vec![append], granting].concat(),
             )
         }
@@ -126,11 +127,12 @@ pub(super) fn write(
 }
 
 /// True if an entry may join; with `non_blocking`, only if it would hold the lock immediately.
-fn can_join(entry: &NewEntry, non_blocking: bool) -> Bson {
+fn can_join(entry: &NewEntry, token_min: Token, non_blocking: bool) -> Bson {
     let slots = i64::from(entry.slots);
     let mut conditions = vec![
         not(some_entry(everybody(), is_claim(entry.claim))),
         below(queue(), count(QUEUE_MAX)),
+        doc! { "$gte": ["$token", token_min.get()] }.into(),
         any([
             doc! { "$eq": [{ "$ifNull": ["$slots", 0] }, slots] }.into(),
             is_empty(everybody()),
@@ -279,6 +281,7 @@ pub(in crate::store::mongo) fn contention(
             lease_duration: Declared { millis: 24_000 },
         },
         seen,
+        token_min: seen,
         non_blocking: false,
     };
     let leave = LockOperation::Leave {
