@@ -14,9 +14,18 @@ const SHORT: DaemonTimings = DaemonTimings::SHORT;
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 async fn pair(lease: &str, behaviour: Behaviour, flag: &str) -> (Contest, Journal, [Daemon; 2]) {
+    pair_at(SHORT, lease, behaviour, flag).await
+}
+
+async fn pair_at(
+    timings: DaemonTimings,
+    lease: &str,
+    behaviour: Behaviour,
+    flag: &str,
+) -> (Contest, Journal, [Daemon; 2]) {
     let (contest, journal) = (Contest::new(lease).await, Journal::new());
     let candidate = |identity| {
-        let candidate = contest.candidate_at(identity, SHORT).flag(flag);
+        let candidate = contest.candidate_at(identity, timings).flag(flag);
         journal.run_by(candidate, &behaviour)
     };
     let old = candidate("old").start();
@@ -107,5 +116,20 @@ async fn a_second_signal_ends_the_command_too() {
     let start = journal.wait("start", 2).await;
     let last = journal.lines().into_iter().rfind(|line| line.token == 1);
     assert!(start.at >= last.unwrap().at);
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn after_a_second_signal_the_command_has_time_until_its_deadline() {
+    let behaviour = Behaviour::Slow("3");
+    let flag = "--workload-stop-grace=1h";
+    let (_contest, journal, [old, _new]) = pair_at(DaemonTimings::DEFAULT, "twice-slow", behaviour, flag).await;
+    old.term();
+    journal.wait("stopping", 1).await;
+    tokio::time::sleep(SAME_REQUEST).await;
+    assert_eq!(old.term_and_exit(LONG).await, 1);
+    let end = journal.wait("end", 1).await;
+    let start = journal.wait("start", 2).await;
+    assert_eq!((end.token, start.token), (1, 2));
     journal.assert_one_after_the_other();
 }
