@@ -48,6 +48,7 @@ use crate::publish::StoreError;
 use crate::publish::directory::{StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, StatusFileHandle};
 use crate::publish::metrics::Metrics;
+use crate::publish::occupant::Occupant;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Exit, Signal, Signals, StopRequest, StopRequests, StopSignal};
@@ -80,10 +81,11 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(operation: &str) -> impl Fn(E) 
     CommandError::failed(exit::NEGATIVE, operation)
 }
 
-/// Returns true if this process has a controlling terminal. Without a terminal, the exit code of a
-/// graceful stop is 0 after any signal.
-fn on_terminal() -> bool {
-    std::fs::File::open("/dev/tty").is_ok()
+/// Returns the exit after a stop signal from the controlling terminal. Otherwise, the exit code of a
+/// graceful stop is 0.
+fn exit_after(stop: StopSignal) -> Option<Exit> {
+    let on_terminal = || std::fs::File::open("/dev/tty").is_ok();
+    (stop.is_of_terminal() && on_terminal()).then_some(Exit::Signal(stop))
 }
 
 struct Daemon {
@@ -131,16 +133,24 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     let lease = &config.lease.name;
     let path = default_directory(lease, config.status.directory.as_deref());
     let patience = workload::outlives_daemon_by(&config);
-    let (directory, memory) = StatusDirectory::open_after(&path, lease, patience, |by| {
-        reporter::directory_locked(lease, &path, by);
-    })?;
+    let mut signals = Signals::register().map_err(system("register the signal handlers"))?;
+    let mut stop = None;
+    let waiting = |by: &[Occupant]| reporter::directory_locked(lease, &path, by);
+    let opened = StatusDirectory::open_after(&path, lease, patience, waiting, || {
+        stop = signals.stop_arrived();
+        stop.is_some()
+    });
+    if let Some(stop) = stop {
+        info!(%lease, signal = %stop, "stopped");
+        return Ok(exit_after(stop).unwrap_or(Exit::Code(exit::DONE)));
+    }
+    let (directory, memory) = opened?;
     let path = directory.path().to_owned();
     files::log_exposure(lease, &path);
     config.kubernetes.placement.check("lease", lease)?;
     let publisher = pod::find(&config)?;
     let http = config.http.listen.map(admin::bind).transpose()?;
 
-    let signals = Signals::register().map_err(system("register the signal handlers"))?;
     let orphans = Orphans::adopt().map_err(system("adopt orphaned processes"))?;
     let systemd = Systemd::from_environment();
     let who = Identification {
@@ -325,9 +335,7 @@ impl Daemon {
                 signal = self.signals.next() => match signal {
                     Signal::Stop(stop) => match stops.arrived() {
                         StopRequest::First => {
-                            if stop.is_of_terminal() && on_terminal() {
-                                exit = Exit::Signal(stop);
-                            }
+                            exit = exit_after(stop).unwrap_or(exit);
                             self.begin_stop(stop).await;
                         }
                         StopRequest::Repeated => {}

@@ -156,6 +156,21 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     assert_contains(&daemon.logs(), waited);
 }
 
+/// As process 1 of a container, a daemon without handlers would ignore SIGTERM.
+#[tokio::test]
+async fn a_daemon_that_waits_for_the_guard_can_be_stopped() {
+    let (contest, journal) = (Contest::new("stopped-wait").await, Journal::new());
+    let candidate = contest.candidate_at("a", NEVER_EXPIRES);
+    let mut daemon = journal.run_by(candidate, &Behaviour::Stubborn).start();
+    let command = Ended(journal.wait("start", 1).await.pid);
+    daemon.restart_same_directory();
+    let waits = "waiting for the guard of the previous daemon";
+    daemon.wait_logged(waits, LONG).await;
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
+    assert!(is_alive(command.0), "its deadline is not reached");
+    assert_contains(&daemon.logs(), "stopped");
+}
+
 /// Kills a process on drop, because its daemon may leave the process running.
 pub(crate) struct Ended(pub(crate) u32);
 

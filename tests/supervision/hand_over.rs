@@ -123,7 +123,8 @@ async fn a_second_signal_ends_the_command_too() {
 async fn after_a_second_signal_the_command_has_time_until_its_deadline() {
     let behaviour = Behaviour::Slow("3");
     let flag = "--workload-stop-grace=1h";
-    let (_contest, journal, [old, _new]) = pair_at(DaemonTimings::DEFAULT, "twice-slow", behaviour, flag).await;
+    let (_contest, journal, [old, _new]) =
+        pair_at(DaemonTimings::DEFAULT, "twice-slow", behaviour, flag).await;
     old.term();
     journal.wait("stopping", 1).await;
     tokio::time::sleep(SAME_REQUEST).await;

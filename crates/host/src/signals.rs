@@ -206,6 +206,8 @@ pub type Resizes = SignalStream<()>;
 pub struct SignalStream<T> {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     meanings: Vec<(T, i32)>,
+    /// Signals that have arrived, and were not returned yet.
+    put_back: Vec<T>,
 }
 
 impl Signals {
@@ -218,6 +220,18 @@ impl Signals {
             (Signal::StepDown, SIGUSR1),
             (Signal::Report, SIGUSR2),
         ]))
+    }
+
+    /// Returns a stop signal that has arrived, without waiting. Other signals are kept for
+    /// [`Self::next`].
+    pub fn stop_arrived(&mut self) -> Option<StopSignal> {
+        let arrived: Vec<_> = std::iter::from_fn(|| self.arrived()).collect();
+        let stop = arrived.iter().find_map(|signal| match signal {
+            Signal::Stop(stop) => Some(*stop),
+            Signal::Reload | Signal::StepDown | Signal::Report => None,
+        });
+        self.put_back = arrived;
+        stop
     }
 }
 
@@ -263,7 +277,11 @@ impl<T: Copy> SignalStream<T> {
         let reader = UnixStream::from_std(reader)?;
         let numbers = meanings.iter().map(|(_, number)| *number);
         let delivery = SignalDelivery::with_pipe(reader, writer, SignalOnly, numbers)?;
-        Ok(Self { delivery, meanings })
+        Ok(Self {
+            delivery,
+            meanings,
+            put_back: Vec::new(),
+        })
     }
 
     /// Waits for the next signal. Signals that arrive between calls are kept, each only once.
@@ -283,6 +301,9 @@ impl<T: Copy> SignalStream<T> {
     }
 
     fn arrived(&mut self) -> Option<T> {
+        if let Some(signal) = self.put_back.pop() {
+            return Some(signal);
+        }
         let number = self.delivery.pending().next()?;
         let meaning = self.meanings.iter().find(|(_, of)| *of == number);
         meaning.map(|(meaning, _)| *meaning)

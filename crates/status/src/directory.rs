@@ -118,22 +118,24 @@ impl StatusDirectory {
     /// Creates the directory if it is missing, locks it, and reads the record of an earlier
     /// process.
     pub fn open(path: &Path, lease: &ResourceName) -> Result<(Self, RecoveredState), CommandError> {
-        Self::open_after(path, lease, Duration::ZERO, |_| {})
+        Self::open_after(path, lease, Duration::ZERO, |_| {}, || false)
     }
 
     /// Opens the directory once the guard of a previous daemon has stopped its workload. If that
     /// guard still runs, calls `waiting`, and waits for at most `patience` or the longest lease
-    /// duration in the claim record, whichever is longer. Also waits briefly for a workload whose
-    /// guard was killed. Blocks the thread, so call this function before the event loop starts.
+    /// duration in the claim record, whichever is longer. Fails before that if `stopped` returns
+    /// true. Also waits briefly for a workload whose guard was killed. Blocks the thread, so call
+    /// this function before the event loop starts.
     pub fn open_after(
         path: &Path,
         lease: &ResourceName,
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
+        stopped: impl FnMut() -> bool,
     ) -> Result<(Self, RecoveredState), CommandError> {
         make_directory(path, MODE).map_err(cannot_create(path))?;
         let daemon = lock(path, DAEMON_FILE)?;
-        let claim = lock_after(path, patience, waiting)?;
+        let claim = lock_after(path, patience, waiting, stopped)?;
         let write_error = cannot_write(path, CLAIM_FILE);
         let directory = Self::locked(path, lease, claim, Some(daemon)).map_err(&write_error)?;
         let mut memory = directory.read().map_err(&write_error)?;
@@ -383,6 +385,7 @@ fn lock_after(
     directory: &Path,
     patience: Duration,
     waiting: impl FnOnce(&[Occupant]),
+    mut stopped: impl FnMut() -> bool,
 ) -> Result<File, CommandError> {
     let since = clock::boot_now();
     let mut until = since + patience;
@@ -390,7 +393,7 @@ fn lock_after(
     loop {
         match try_lock(directory, CLAIM_FILE)? {
             Some(claim) => return Ok(claim),
-            None if clock::boot_now() < until => {
+            None if clock::boot_now() < until && !stopped() => {
                 if let Some(waiting) = waiting.take() {
                     // The guard ends the workload by the claim's deadline, so this wait suffices.
                     let longest = lease_longest(&directory.join(CLAIM_FILE));

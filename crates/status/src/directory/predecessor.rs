@@ -107,7 +107,7 @@ mod tests {
     /// copy of every lock of this process until the child executes its program.
     fn open(path: &Path, patience: Duration) -> (StatusDirectory, RecoveredState) {
         loop {
-            match StatusDirectory::open_after(path, &orders(), patience, |_| {}) {
+            match StatusDirectory::open_after(path, &orders(), patience, |_| {}, || false) {
                 Err(error) if is_locked(&error) => std::thread::yield_now(),
                 opened => return opened.unwrap(),
             }

@@ -128,7 +128,7 @@ fn the_guard_of_a_longer_lease_is_awaited() {
         });
     };
     let memory = loop {
-        match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends) {
+        match StatusDirectory::open_after(place.path(), &orders(), patience, guard_ends, || false) {
             // A child that another test has forked may hold the lock, as in `opened`.
             Err(error) if error.what.contains("status directory ") => {}
             done => break done.unwrap().1,
