@@ -5,6 +5,7 @@ use std::path::Path;
 
 use leasehold_testbed::{Daemon, DaemonBuilder, assert_contains};
 use mongodb::bson::Bson;
+use rustix::process::Signal;
 
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
@@ -88,6 +89,27 @@ async fn an_unhealthy_command_is_stopped_and_another_replica_takes_its_turn() {
         "on_exit is for commands that end by themselves"
     );
     journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn a_command_that_stops_is_not_checked() {
+    let (contest, journal) = (Contest::new("drains").await, Journal::new());
+    let (check, stopping) = (journal.path("check"), journal.path("stopping"));
+    // Without a command, the token is empty, and this check succeeds.
+    let script = format!(
+        "#!/bin/sh\n[ -z \"$LEASEHOLD_TOKEN\" ] || ! [ -e '{}' ]\n",
+        stopping.display()
+    );
+    std::fs::write(&check, script).unwrap();
+    let flag = format!("--workload-health-command=/bin/sh,{}", check.display());
+    let a = patient(contest.candidate("a").flag(&flag));
+    let a = journal.run_by(a, &Behaviour::Slow("4")).start();
+    journal.wait("start", 1).await;
+    std::fs::write(&stopping, "").unwrap();
+    a.signal(Signal::USR1);
+    journal.wait("end", 1).await;
+    a.wait_role("follower", LONG).await;
+    assert!(!a.logs().contains("workload unhealthy"), "{}", a.logs());
 }
 
 #[tokio::test]

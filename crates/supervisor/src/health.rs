@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
 use super::program::LeftoverProcess;
-use super::{HealthCheck, HealthConfig, Program, Readiness};
+use super::{CommandRun, HealthCheck, HealthConfig, Program, Readiness};
 use leasehold_clock as clock;
 use leasehold_core::election::{BootTime, Timings, Token};
 
@@ -26,8 +26,8 @@ pub struct Health {
     program: Program,
     /// While the workload is not running, the last failed check counts for one lease duration.
     timings: watch::Receiver<Timings>,
-    /// Token of the running command, if any. The outer `None` means an external workload.
-    runs: Option<watch::Receiver<Option<Token>>>,
+    /// State of the command; `None` if the workload is external.
+    runs: Option<watch::Receiver<CommandRun>>,
     left: LeftoverProcess,
 }
 
@@ -78,7 +78,7 @@ impl Health {
         config: HealthConfig,
         program: Program,
         timings: watch::Receiver<Timings>,
-        runs: Option<watch::Receiver<Option<Token>>>,
+        runs: Option<watch::Receiver<CommandRun>>,
     ) -> Self {
         Self {
             check,
@@ -101,16 +101,24 @@ impl Health {
         };
         let mut period = tokio::time::interval(self.config.period);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut token = None;
+        let mut run = CommandRun::None;
         let mut first = true;
         loop {
             period.tick().await;
-            let now_runs = self.runs.as_mut().and_then(|r| *r.borrow_and_update());
-            if now_runs != token {
-                token = now_runs;
+            let before = std::mem::replace(&mut run, self.run());
+            if run != before {
                 state.failures = 0;
             }
+            let token = match run {
+                CommandRun::None => None,
+                CommandRun::Running(token) => Some(token),
+                // A command that stops may refuse requests.
+                CommandRun::Stopping => continue,
+            };
             let outcome = self.probe(token).await;
+            if self.run() != run {
+                continue;
+            }
             state.retry_after = self.timings.borrow().lease_duration();
             let changed = state.record(&outcome, clock::boot_now());
             let (lease, healthy) = (&self.program.lease, state.healthy);
@@ -129,6 +137,11 @@ impl Health {
                 return;
             }
         }
+    }
+
+    fn run(&self) -> CommandRun {
+        let run = self.runs.as_ref().map(|runs| *runs.borrow());
+        run.unwrap_or(CommandRun::None)
     }
 
     async fn probe(&mut self, token: Option<Token>) -> ProbeOutcome {

@@ -131,12 +131,23 @@ impl Orders {
     }
 }
 
+/// The state of the command, for health checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandRun {
+    /// No command is running.
+    None,
+    /// The command runs under the claim with this token.
+    Running(Token),
+    /// The command was asked to stop, or has exited while its descendants remain.
+    Stopping,
+}
+
 /// Runs the workload according to the election's orders.
 pub struct Supervisor<W> {
     options: SupervisorOptions,
     desired: DesiredStates,
     inputs: mpsc::Sender<Input>,
-    runs: watch::Sender<Option<Token>>,
+    runs: watch::Sender<CommandRun>,
     observer: W,
     command: Option<StandbyCommand>,
     /// Name of the program in log lines.
@@ -185,7 +196,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             options,
             desired,
             inputs,
-            runs: watch::channel(None).0,
+            runs: watch::channel(CommandRun::None).0,
             observer,
             command,
             name,
@@ -195,8 +206,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         }
     }
 
-    /// Returns a receiver for the token of the running command; `None` if no command is running.
-    pub fn runs(&self) -> watch::Receiver<Option<Token>> {
+    /// Returns a receiver for the state of the command.
+    pub fn runs(&self) -> watch::Receiver<CommandRun> {
         self.runs.subscribe()
     }
 
@@ -336,7 +347,12 @@ impl<W: WorkloadObserver> Supervisor<W> {
                 changed = self.desired.changed(), if !closed => {
                     closed = changed.is_err();
                     match self.desired(token).filter(|_| !closed) {
-                        Some(desired) => command.apply(desired),
+                        Some(desired) => {
+                            if !desired.runs() {
+                                self.stops();
+                            }
+                            command.apply(desired);
+                        }
                         // The daemon is exiting, and the workload must not outlive it.
                         None => command.kill(),
                     }
@@ -351,7 +367,10 @@ impl<W: WorkloadObserver> Supervisor<W> {
                         );
                     }
                     // The leader steps down now, while the guard still stops leftover processes.
-                    CommandEvent::Exited => self.send(Input::WorkloadEnded { token }).await,
+                    CommandEvent::Exited => {
+                        self.stops();
+                        self.send(Input::WorkloadEnded { token }).await;
+                    }
                     CommandEvent::Stuck => self.send(Input::WorkloadStuck { token }).await,
                     CommandEvent::Gone(finished) => break finished,
                 },
@@ -405,8 +424,20 @@ impl<W: WorkloadObserver> Supervisor<W> {
         valid_until.is_some_and(|valid_until| valid_until > clock::boot_now())
     }
 
+    /// Ends the health checks of a running command.
+    fn stops(&self) {
+        self.runs.send_if_modified(|run| {
+            let runs = matches!(run, CommandRun::Running(_));
+            if runs {
+                *run = CommandRun::Stopping;
+            }
+            runs
+        });
+    }
+
     fn up(&mut self, token: Option<Token>) {
-        self.runs.send_replace(token);
+        let run = token.map_or(CommandRun::None, CommandRun::Running);
+        self.runs.send_replace(run);
         self.observer.up(token.is_some());
     }
 
