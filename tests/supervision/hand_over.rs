@@ -134,3 +134,35 @@ async fn after_a_second_signal_the_command_has_time_until_its_deadline() {
     assert_eq!((end.token, start.token), (1, 2));
     journal.assert_one_after_the_other();
 }
+
+/// Runs a shell script, which gets the words of a command as `$@`.
+fn script(contest: &Contest, script: &str, command: Vec<String>, grace: &str) -> Daemon {
+    let script = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let candidate = contest.candidate_at("a", SHORT);
+    let candidate = candidate.flag(&format!("--workload-stop-grace={grace}"));
+    candidate
+        .workload(script.into_iter().chain(command))
+        .start()
+}
+
+/// timeout(1) has a process group of its own, so it does not get the signal of its parent's group.
+#[tokio::test]
+async fn a_process_in_another_group_is_asked_to_stop_once_its_parent_is_gone() {
+    let (contest, journal) = (Contest::new("other-group").await, Journal::new());
+    let command = journal.command(&Behaviour::Obedient);
+    let daemon = script(&contest, r#"timeout 600 "$@"; :"#, command, "1h");
+    journal.wait("start", 1).await;
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
+    assert_eq!(journal.of("end").len(), 1);
+}
+
+#[tokio::test]
+async fn an_orphan_in_another_session_is_asked_to_stop_once() {
+    let (contest, journal) = (Contest::new("other-session").await, Journal::new());
+    let command = journal.command(&Behaviour::Stubborn);
+    let orphan = r#"(setsid "$@" &); exec sleep 600"#;
+    let daemon = script(&contest, orphan, command, "2s");
+    journal.wait("start", 1).await;
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
+    assert_eq!(journal.of("ignored").len(), 1);
+}

@@ -17,6 +17,7 @@
 //! unless they were ignored at the start. CMD does not inherit handlers.
 
 mod ready;
+mod signalling;
 mod starting;
 
 use std::io::{self, Read};
@@ -27,16 +28,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getppid, kill_process, kill_process_group,
-    setsid, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getppid, setsid, wait, waitid,
 };
 use signal_hook::consts::SIGTERM;
 
 use self::ready::outlive_signals;
+use self::signalling::Asked;
 use super::children::reap;
 use super::claim_share::{Child, ClaimPlace, ClaimShare};
 use super::dispositions::Ignored;
-use super::groups::{group_of, number};
+use super::groups::number;
 use super::progress::CommandEnd;
 use super::shim::{Shim, errno};
 use super::wire::{
@@ -94,6 +95,7 @@ pub(super) struct Guard {
     ready: Box<Ready>,
     shim: Option<OwnedFd>,
     leader: Option<GroupLeader>,
+    asked: Asked,
     /// The newest desired state that the daemon sent.
     desired: DesiredState,
     stop_signal: i32,
@@ -202,6 +204,7 @@ impl Guard {
             ready,
             shim: None,
             leader: None,
+            asked: Asked::default(),
             desired: DesiredState::run(start.policy.terms),
             stop_signal: start.policy.stop_signal,
             stop_grace: start.stop_grace,
@@ -313,9 +316,7 @@ impl Guard {
             Action::Refuse => self.never_started(CommandEnd::Refused),
             Action::Signal(signal) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
-                    self.signal(signal);
-                    // A stopped process handles the signal only after it continues.
-                    self.signal(Signal::CONT);
+                    self.ask_to_stop(signal);
                 }
             }
             Action::SignalMain(signal) => {
@@ -326,22 +327,6 @@ impl Guard {
             }
             // `kill_round`, which runs next, sends SIGKILL and repeats it.
             Action::Kill => {}
-        }
-    }
-
-    /// Relays a signal only to CMD's first process, because SIGTTIN would stop a descendant that
-    /// does not expect it. Relays SIGCONT to all processes, because a job continues as a whole.
-    fn relay(&mut self, signal: i32) {
-        match Signal::from_named_raw(signal) {
-            Some(Signal::CONT) => self.signal(Signal::CONT),
-            Some(signal) => self.signal_leader(signal),
-            None => {}
-        }
-    }
-
-    fn signal_leader(&self, signal: Signal) {
-        if let Some(leader) = self.leader.as_ref().filter(|leader| !leader.reaped) {
-            let _ = kill_process(leader.pid, signal);
         }
     }
 
@@ -376,20 +361,6 @@ impl Guard {
         })
     }
 
-    fn signal(&mut self, signal: Signal) {
-        let Some(leader) = &self.leader else { return };
-        let group = (!leader.reaped).then_some(leader.pid);
-        if let Some(group) = group {
-            // This call fails if all processes in the group have ended.
-            let _ = kill_process_group(group, signal);
-        }
-        let _ = self.ready.children.each(|child| {
-            if group.is_none() || group_of(child) != group.map(number) {
-                let _ = kill_process(child, signal);
-            }
-        });
-    }
-
     fn kill_round(&mut self) {
         self.signal(Signal::KILL);
         self.give_up_shim();
@@ -406,10 +377,11 @@ impl Guard {
             return;
         };
         self.check_leader(leader);
-        let mut others = 0;
+        let (mut others, asked) = (0, &mut self.asked);
         let looked = self.ready.children.each(|child| {
-            if child != leader {
-                others += u32::from(!reap(child));
+            if child != leader && !reap(child) {
+                others += 1;
+                asked.ask(child);
             }
         });
         if looked.is_ok() && others == 0 && self.report.stage == CommandStage::LeaderEnded {
