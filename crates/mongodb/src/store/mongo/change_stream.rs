@@ -43,7 +43,15 @@ impl StreamHandler for MongoStore {
         }
         let await_max = follow::await_max(deployment.timings());
         let is_busy = *deployment.busy.borrow();
-        match hints.open(leases, &shared.lease, await_max, is_busy).await {
+        match hints
+            .open(
+                leases,
+                (&shared.lease, &deployment.options.identity),
+                await_max,
+                is_busy,
+            )
+            .await
+        {
             Ok(Some(cursor)) => Source::Hints(Box::new(cursor)),
             Ok(None) => Source::Stream,
             Err(refusal) => {

@@ -138,7 +138,7 @@ impl Hints {
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
-        name: &ResourceName,
+        (name, me): (&ResourceName, &Identity),
         await_max: Duration,
         is_busy: bool,
     ) -> Result<Option<RawBatchCursor>, HintsRefusal> {
@@ -146,12 +146,12 @@ impl Hints {
         lock(&self.state).by = id();
         let creates = self.mode == WatchMode::Hints || (is_busy && self.should_create());
         let opened = async {
-            let tailed = tail(&hints, self.filter(name), await_max).await;
+            let tailed = tail(&hints, self.filter(name, me), await_max).await;
             let missing = matches!(tailed, Err(HintsRefusal::Missing));
             if missing && creates {
                 create(&hints).await?;
                 insert(&hints, self.hint(None)).await?;
-                return tail(&hints, self.filter(name), await_max).await;
+                return tail(&hints, self.filter(name, me), await_max).await;
             }
             let cursor = tailed?;
             // Tests the right to insert. The collection exists, so the insert cannot create it.
@@ -243,8 +243,14 @@ impl Hints {
         let _ = tokio::time::timeout(SENT_MAX, all).await;
     }
 
-    fn filter(&self, name: &ResourceName) -> Document {
-        doc! { "name": name.as_str(), "by": { "$ne": lock(&self.state).by } }
+    /// Selects the hints of other candidates. The release for a named candidate wakes only this
+    /// candidate, because the others would use processors and connections that it needs.
+    fn filter(&self, name: &ResourceName, me: &Identity) -> Document {
+        let others = doc! { "released.reserved_for": { "$in": [Bson::Null, me.as_str()] } };
+        doc! { "$and": [
+            { "name": name.as_str(), "by": { "$ne": lock(&self.state).by } },
+            others,
+        ] }
     }
 
     fn hint(&self, name: Option<&ResourceName>) -> Document {

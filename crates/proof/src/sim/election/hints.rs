@@ -1,6 +1,6 @@
 //! The capped collection of hints, and the cursors on it. Candidates and operators write the hints.
 //! A hint may be lost, late, repeated or false. The collection can be missing at the start, because
-//! candidates create it only on a busy deployment, and a fault can drop it.
+//! perhaps no candidate may create it, and a fault can drop it.
 
 use std::time::Duration;
 
@@ -219,7 +219,13 @@ impl World {
 
     fn hint_others(&mut self, from: Option<usize>, hint: &Watch) {
         for process in self.live.clone() {
-            if Some(process) != from {
+            let machine = &self.machines[self.processes[process].machine];
+            // The server sends a release for a named candidate only to this candidate.
+            let of_another = matches!(
+                hint,
+                Watch::Released(released) if released.reserved_for != machine.identity
+            );
+            if Some(process) != from && !of_another {
                 self.hint_to(process, hint);
             }
         }
