@@ -18,6 +18,8 @@ use super::survivors::Stat;
 /// The longest path is `/proc/self/task/<tid>/children`, with an id of at most seven digits.
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
+/// A stat file has 52 numbers and a name of at most 64 bytes.
+const STAT_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Children {
@@ -89,20 +91,24 @@ impl Children {
             let Some(process) = number(entry?.file_name()) else {
                 continue;
             };
-            let name = format_args!("/proc/{process}/stat");
-            let Ok(file) = open(name, OFlags::empty()) else {
-                continue;
-            };
-            let Ok(length) = retry_on_intr(|| read(&file, &mut self.text)) else {
-                continue;
-            };
-            let stat = Stat::parse(&self.text[..length]);
+            let stat = stat_of(process, &mut self.text);
             if stat.is_some_and(|stat| stat.parent == own) {
                 Pid::from_raw(process).into_iter().for_each(&mut *visit);
             }
         }
         Ok(())
     }
+}
+
+fn stat_of(process: i32, text: &mut [u8]) -> Option<Stat> {
+    let file = open(format_args!("/proc/{process}/stat"), OFlags::empty()).ok()?;
+    let length = retry_on_intr(|| read(&file, &mut *text)).ok()?;
+    Stat::parse(&text[..length])
+}
+
+/// Returns the start time of a child, in clock ticks since boot, if it can be read.
+pub(super) fn started(child: Pid) -> Option<u64> {
+    Some(stat_of(groups::number(child), &mut [0; STAT_MAX])?.started)
 }
 
 pub(super) fn reap(child: Pid) -> bool {

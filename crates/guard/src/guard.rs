@@ -33,7 +33,7 @@ use rustix::process::{
 use signal_hook::consts::SIGTERM;
 
 use self::ready::outlive_signals;
-use self::signalling::Asked;
+use self::signalling::StopReceivers;
 use super::children::reap;
 use super::claim_share::{Child, ClaimPlace, ClaimShare};
 use super::dispositions::Ignored;
@@ -95,7 +95,7 @@ pub(super) struct Guard {
     ready: Box<Ready>,
     shim: Option<OwnedFd>,
     leader: Option<GroupLeader>,
-    asked: Asked,
+    asked: StopReceivers,
     /// The newest desired state that the daemon sent.
     desired: DesiredState,
     stop_signal: i32,
@@ -204,7 +204,7 @@ impl Guard {
             ready,
             shim: None,
             leader: None,
-            asked: Asked::default(),
+            asked: StopReceivers::default(),
             desired: DesiredState::run(start.policy.terms),
             stop_signal: start.policy.stop_signal,
             stop_grace: start.stop_grace,
@@ -378,10 +378,12 @@ impl Guard {
         };
         self.check_leader(leader);
         let (mut others, asked) = (0, &mut self.asked);
-        let looked = self.ready.children.each(|child| {
-            if child != leader && !reap(child) {
+        let looked = self.ready.children.each(|child| match child {
+            _ if child == leader => {}
+            _ if reap(child) => asked.forget(child),
+            _ => {
                 others += 1;
-                asked.ask(child);
+                asked.adopt(child);
             }
         });
         if looked.is_ok() && others == 0 && self.report.stage == CommandStage::LeaderEnded {
