@@ -245,7 +245,7 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     if checks.is_none() && pings.is_none_or(|ping| ping >= idle_timers::EXACT_BELOW) {
         idle_timers.allow();
     }
-    let daemon = Daemon {
+    let mut daemon = Daemon {
         elector: elector.start(surfaces),
         signals,
         systemd,
@@ -274,8 +274,10 @@ async fn serve(args: RunArgs, idle_timers: Arc<IdleTimers>) -> Result<Exit, Comm
     };
     let ended = daemon.attend(serving).await;
     // Before the process exits, even after a failure, the files must say that this daemon has
-    // stopped.
+    // stopped. Until then, the supervisor must not be dropped: after a second stop signal, it would
+    // kill the command, which has time until its deadline.
     let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
+    drop(daemon);
     ended
 }
 
@@ -310,7 +312,7 @@ async fn log_connecting(
 
 impl Daemon {
     async fn attend(
-        mut self,
+        &mut self,
         serving: impl Future<Output = io::Result<Infallible>>,
     ) -> Result<Exit, CommandError> {
         tokio::pin!(serving);

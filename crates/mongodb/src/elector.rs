@@ -239,7 +239,7 @@ impl Elector {
     }
 
     /// Closes the connections of a candidate that has finished.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.store.shut_down().await;
     }
 }
