@@ -33,7 +33,8 @@ type Lock struct {
 	// Wait is the maximum time to wait for other holders. Zero, or more than 31 days, means no limit.
 	// A negative value means no wait.
 	Wait time.Duration
-	// NoWait makes Acquire fail instead of waiting for other holders.
+	// NoWait makes Acquire fail instead of waiting for other holders. Holders that seem to be dead
+	// are watched until they expire (usually 24 s).
 	NoWait bool
 	// Shared is true for a shared lock.
 	Shared bool

@@ -269,6 +269,39 @@ fn jobs_without_earlier_observations_also_evict_an_expired_holder() {
 }
 
 #[test]
+fn a_minimum_hold_longer_than_the_lease_is_watched_to_its_end() {
+    let place = Place::new();
+    let flags = ["--lease-duration=3s", "--at-least=6s", "--identity=dead"];
+    let job = place.start_under("keeps", &flags, &stubborn(&place, "first"));
+    place.wait_noted("first");
+    job.signal(Signal::KILL);
+    eventually("a contender gets the lock", || {
+        run_in_a_fresh_container(&place, "keeps", flags[0]).code == 0
+    });
+}
+
+#[test]
+fn a_job_that_watched_a_dead_holder_does_not_repeat_the_work_of_another_job() {
+    let place = Place::new();
+    let lease = "--lease-duration=10s";
+    let job = place.start_under("repeats", &[lease], &stubborn(&place, "first"));
+    place.wait_noted("first");
+    job.signal(Signal::KILL);
+    job.output();
+    place.set_date("repeats", "holders.0.renewed_at");
+    let directory = Scratch::new();
+    let mut late = place.command(&["lock", "repeats", lease, "--no-wait", "--", "true"]);
+    late.env("XDG_RUNTIME_DIR", directory.path());
+    let mut late = Job::start(late);
+    late.wait_logged("watching until it expires");
+    let broken = place.run(&["locks", "break", "repeats", "--force", "--yes"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(place.run_empty("repeats", &[lease]).code, 0);
+    late.output()
+        .says(75, "another job held the lock during the watch");
+}
+
+#[test]
 fn a_job_that_never_waits_gets_the_lock_after_the_document_was_lost() {
     let place = Place::new();
     let lease = "--lease-duration=5s";
@@ -276,6 +309,17 @@ fn a_job_that_never_waits_gets_the_lock_after_the_document_was_lost() {
     place.delete_document("lost");
     let next = place.run_empty("lost", &[lease, "--no-wait"]);
     next.says(0, "lock document is older than last seen");
+}
+
+#[test]
+fn jobs_with_a_short_wait_get_the_lock_after_the_document_was_lost() {
+    let place = Place::new();
+    let lease = "--lease-duration=5s";
+    assert_eq!(place.run_empty("lost-short", &[lease]).code, 0);
+    place.delete_document("lost-short");
+    eventually("a contender gets the lock", || {
+        place.run_empty("lost-short", &[lease, "--wait=2s"]).code == 0
+    });
 }
 
 #[test]

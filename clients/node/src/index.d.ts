@@ -105,7 +105,8 @@ export class HeldLock {
 
 export interface LockOptions {
   /** Maximum time in milliseconds to wait for other holders. By default, and above 31 days, there
-   * is no limit; 0 means no wait. */
+   * is no limit; 0 means no wait, but holders that seem to be dead are watched until they expire
+   * (usually 24 s). */
   waitMs?: number;
   /** True for a shared lock. */
   shared?: boolean;

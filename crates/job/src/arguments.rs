@@ -104,7 +104,7 @@ pub struct LockArgs {
     wait: Option<Duration>,
     /// Fail instead of waiting for other holders
     ///
-    /// If MongoDB does not answer, leasehold still waits for up to lease.renew_deadline (18s), which is long enough for a replica set to elect a new primary. Holders without a recent renewal are watched for one lease duration (24s), because they may be dead.
+    /// If MongoDB does not answer, leasehold still waits for up to lease.renew_deadline (18s), which is long enough for a replica set to elect a new primary. Holders without a recent renewal are watched until they expire, usually for one lease duration (24s), because they may be dead.
     #[arg(short, long, aliases = ["nonblock", "nb"], group = "limit")]
     no_wait: bool,
     /// Additional attempts, with --wait or -n

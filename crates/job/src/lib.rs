@@ -27,13 +27,13 @@ use self::inherited::{Held, Inherited};
 use self::messages::{JobMessages, NewestError};
 use self::observation_cache::ObservationCache;
 use self::standard_input::StandardInput;
-use self::waiting::{LockAttempt, WaitLimits, Waited};
+use self::waiting::{LEAVE_MAX, LockAttempt, WaitLimits, Waited};
 use leasehold_cli::store_options::{self, stopping};
 use leasehold_cli::{run_to_end, trace};
 use leasehold_clock as clock;
 use leasehold_config::{Key, LockConfig};
-use leasehold_core::election::{BootTime, Timings};
-use leasehold_core::lock::{EntryMode, LockMode, MinHold, scaled};
+use leasehold_core::election::{BootTime, Timings, Token};
+use leasehold_core::lock::{EntryMode, LockMode, MinHold, Observations, scaled};
 use leasehold_guard::Command;
 use leasehold_guard::prerequisites::prerequisites;
 use leasehold_host::log::{self, LineFormat};
@@ -245,13 +245,16 @@ impl Job<'_> {
         // An attempt without a wait often fails, so the command is not prepared in advance.
         let waits = args.limit().is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
-        let mut watched = None;
+        let mut watched: Option<(Token, Observations)> = None;
         loop {
             let began = clock::boot_now();
             let attempt = LockAttempt::new(self, patience, tries, watched.is_none());
             let mut cache = ObservationCache::of(args.lock(), self.store);
             // The cache's directory may be read-only, or new for each job.
-            cache.seen.1 = watched.clone().unwrap_or(cache.seen.1);
+            if let Some((_, observations)) = &watched {
+                let unchanged = Observations::default();
+                cache.seen.observations = observations.merged(&unchanged, &cache.seen.observations);
+            }
             let started = Locker::start(self.options(&cache), attempt.log(cache));
             let refused =
                 |error: LockError| CommandError::new(exit::CONFIGURATION, error.to_string());
@@ -264,7 +267,19 @@ impl Job<'_> {
                 command.prepare();
             }
             let waited = attempt.wait(&mut locker, &mut input, &mut stops);
-            let exit = match waited.await.map_err(system("contend for the lock"))? {
+            let mut waited = waited.await.map_err(system("contend for the lock"))?;
+            if let (Waited::Held(authority), Some((highest, _))) = (&waited, &watched)
+                && args.want() == LockMode::Exclusive
+                && Some(authority.token) > highest.next()
+            {
+                // Without the dead holder, this job would have found the lock held.
+                locker.release().await;
+                let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+                let why = "not acquired: another job held the lock during the watch";
+                self.messages.left_to_others(why);
+                waited = Waited::NotAcquired;
+            }
+            let exit = match waited {
                 Waited::Held(authority) => {
                     self.messages.forget_conflicts();
                     if let Some(before) = locker.slots_before() {
@@ -291,9 +306,12 @@ impl Job<'_> {
                         .await
                         .map_err(system("contend for the lock"))?;
                     let seen = finished.observations.iter();
-                    let expires = seen.map(|(_, it)| it.since + it.lease_duration.duration());
+                    let expires = seen.map(|(_, it)| {
+                        let expires = it.since + it.lease_duration.duration();
+                        expires.max(it.kept_until.unwrap_or_default())
+                    });
                     let expires = expires.max();
-                    watched = Some(finished.observations.clone());
+                    watched = Some((finished.token_highest, finished.observations.clone()));
                     match self.pause(expires, &mut input, &mut stops).await {
                         None => continue,
                         over => over,
@@ -348,7 +366,7 @@ impl Job<'_> {
         (options.mode, options.min_hold) = (args.want(), args.at_least());
         options.once_per = args.once_per();
         options.non_blocking = args.limit().is_some_and(|wait| wait.is_zero());
-        (options.token_remembered, options.observations) = cache.seen.clone();
+        options.remembered = cache.seen.clone();
         options
     }
 }

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use leasehold_clock as clock;
 use leasehold_core::election::{
-    BootTime, Claim, Declared, Identity, ResourceName, Revision, Token,
+    BootTime, Claim, Declared, Identity, LEASE_DURATION_MAX, ResourceName, Revision, Token,
 };
-use leasehold_core::lock::{EntryState, Observation, Observations};
+use leasehold_core::lock::{EntryState, Observation, Observations, WentBack};
 use leasehold_host::bounded_file::read_bounded;
-use leasehold_mongodb::locker::Finished;
+use leasehold_mongodb::locker::{Finished, Remembered};
 use leasehold_status::directory::{make_directory, replace_file, roots};
 
 /// Directory of the records, next to the status directories. No lease name begins with a dot.
@@ -33,8 +33,8 @@ pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// The highest token and the observations that earlier jobs saved for this store in this boot.
-    pub(super) seen: (Token, Observations),
+    /// What earlier jobs saved for this store in this boot.
+    pub(super) seen: Remembered,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,7 +44,17 @@ struct CachedObservations {
     boot_id: String,
     store: String,
     token: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    went_back: Option<SavedLoss>,
     entries: Vec<Line>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedLoss {
+    /// Token of the document since then; absent if the document was missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    found: Option<i64>,
+    joins_from_ns: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,12 +91,12 @@ impl ObservationCache {
         cache
     }
 
-    fn read(&self) -> (Token, Observations) {
+    fn read(&self) -> Remembered {
         self.record().unwrap_or_default()
     }
 
     /// A damaged record counts as missing and is overwritten later.
-    fn record(&self) -> Option<(Token, Observations)> {
+    fn record(&self) -> Option<Remembered> {
         let text = read_bounded(self.path.as_ref()?, BYTES_MAX).ok()??;
         let record: CachedObservations = serde_json::from_slice(&text).ok()?;
         let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
@@ -96,25 +106,37 @@ impl ObservationCache {
         let now = clock::boot_now();
         let entries = record.entries.into_iter().filter_map(Line::observation);
         let entries = entries.filter(|(_, observation)| observation.since <= now);
-        let token = Token::new(record.token)?;
-        Some((token, Observations::remembered(entries)))
+        Some(Remembered {
+            token: Token::new(record.token)?,
+            went_back: record.went_back.map(|loss| loss.of_record(now)),
+            observations: Observations::remembered(entries),
+        })
     }
 
     pub(super) fn keep(&self, finished: &Finished) {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;
         };
-        if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
+        let Remembered {
+            token,
+            went_back,
+            observations,
+        } = &self.seen;
+        if (finished.token_highest, finished.went_back) == (*token, *went_back)
+            && finished.observations == *observations
+        {
             // Nothing new was observed, and another job may have saved more in the meantime.
             return;
         }
-        let (token, observations) = self.merged(finished);
+        // If two jobs save simultaneously, one record is lost, which only delays an eviction.
+        let saved = self.read().merged(finished, observations);
         let record = CachedObservations {
             schema: 1,
             boot_id: boot_id.clone(),
             store: self.store.clone(),
-            token: token.get(),
-            entries: observations.iter().map(Line::of).collect(),
+            token: saved.token.get(),
+            went_back: saved.went_back.map(SavedLoss::of),
+            entries: saved.observations.iter().map(Line::of).collect(),
         };
         let written = serde_json::to_vec(&record)
             .map_err(io::Error::other)
@@ -123,14 +145,6 @@ impl ObservationCache {
             tracing::debug!(path = %path.display(), kind = %error.kind(), "failed to save lock observations");
         }
     }
-
-    /// If two jobs save simultaneously, one record is lost, which only delays an eviction.
-    fn merged(&self, finished: &Finished) -> (Token, Observations) {
-        let (token, saved) = self.read();
-        let (_, before) = &self.seen;
-        let observations = finished.observations.merged(before, &saved);
-        (token.max(finished.token_highest), observations)
-    }
 }
 
 /// The lock's name, and a hash that distinguishes equal names in different stores.
@@ -138,6 +152,23 @@ fn file_name(lock: &ResourceName, store: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (lock.as_str(), store).hash(&mut hasher);
     format!("{lock}@{:016x}", hasher.finish())
+}
+
+impl SavedLoss {
+    fn of(loss: WentBack) -> Self {
+        Self {
+            found: loss.found.map(Token::get),
+            joins_from_ns: loss.joins_from.as_nanos(),
+        }
+    }
+
+    /// A damaged record must not delay a job for longer than any lease duration.
+    fn of_record(self, now: BootTime) -> WentBack {
+        WentBack {
+            found: self.found.and_then(Token::new),
+            joins_from: BootTime::from_nanos(self.joins_from_ns).min(now + LEASE_DURATION_MAX),
+        }
+    }
 }
 
 impl Line {
@@ -224,6 +255,10 @@ mod tests {
         Finished {
             end: End::GaveUp,
             token_highest: Token::new(5).expect("not negative"),
+            went_back: Some(WentBack {
+                found: Token::new(3),
+                joins_from: since + Duration::from_secs(24),
+            }),
             observations: Observations::remembered([(Claim::from_bytes([1; 16]), observation)]),
         }
     }
@@ -234,15 +269,16 @@ mod tests {
         let path = place.path().join("jobs");
         let finished = finished(clock::boot_now());
         at(&path, "h/d.c", "boot").keep(&finished);
-        let (token, observations) = at(&path, "h/d.c", "boot").read();
-        assert_eq!(token, finished.token_highest);
-        assert_eq!(observations, finished.observations);
+        let remembered = at(&path, "h/d.c", "boot").read();
+        assert_eq!(remembered.token, finished.token_highest);
+        assert_eq!(remembered.went_back, finished.went_back);
+        assert_eq!(remembered.observations, finished.observations);
         for other in [at(&path, "h/d.other", "boot"), at(&path, "h/d.c", "other")] {
-            assert_eq!(other.read(), (Token::ZERO, Observations::default()));
+            assert_eq!(other.read(), Remembered::default());
         }
         fs::write(&path, "{").expect("written");
         let damaged = at(&path, "h/d.c", "boot").read();
-        assert_eq!(damaged, (Token::ZERO, Observations::default()));
+        assert_eq!(damaged, Remembered::default());
     }
 
     #[test]
@@ -255,9 +291,10 @@ mod tests {
         in_vain.keep(&Finished {
             end: End::GaveUp,
             token_highest: Token::ZERO,
+            went_back: None,
             observations: Observations::default(),
         });
-        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        let observations = at(&path, "h/d.c", "boot").read().observations;
         assert_eq!(observations, finished.observations);
     }
 
@@ -282,6 +319,7 @@ mod tests {
             Finished {
                 end: End::GaveUp,
                 token_highest: Token::new(token).expect("not negative"),
+                went_back: None,
                 observations: Observations::remembered(entries),
             }
         };
@@ -290,9 +328,10 @@ mod tests {
         // In the meantime, another job joined and the second entry left.
         early.keep(&seen(7, &[(1, earlier), (3, now)]));
         late.keep(&seen(6, &[(1, now), (4, now)]));
-        let (token, observations) = at(&path, "h/d.c", "boot").read();
-        assert_eq!(token.get(), 7, "the higher one");
-        let kept: Vec<_> = observations
+        let remembered = at(&path, "h/d.c", "boot").read();
+        assert_eq!(remembered.token.get(), 7, "the higher one");
+        let kept: Vec<_> = remembered
+            .observations
             .iter()
             .map(|(claim, o)| (claim, o.since))
             .collect();
@@ -314,7 +353,7 @@ mod tests {
         let path = place.path().join("jobs");
         let ahead = clock::boot_now() + Duration::from_secs(3600);
         at(&path, "h/d.c", "boot").keep(&finished(ahead));
-        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        let observations = at(&path, "h/d.c", "boot").read().observations;
         assert_eq!(observations, Observations::default());
     }
 
@@ -322,7 +361,7 @@ mod tests {
     fn a_foreign_record_is_ignored_without_a_delay() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
-        let nothing = (Token::ZERO, Observations::default());
+        let nothing = Remembered::default();
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.expect("mkfifo").success());
         assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);

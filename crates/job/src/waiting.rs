@@ -24,7 +24,7 @@ use leasehold_mongodb::store::foreign_document;
 use leasehold_status::dates::dated;
 
 /// Time limit for leaving the queue. If the entry remains, other waiters evict it after it expires.
-const LEAVE_MAX: Duration = Duration::from_secs(2);
+pub(super) const LEAVE_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// Minimum wait for the first response of MongoDB, which shows whether the lock is free.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::lock::{
     Ahead, End, LockContender, LockInput, LockMode, LockNotice, LockStatus, Loss, MinHold,
-    Observations, OncePer, Options, Standing,
+    Observations, OncePer, Options, Standing, WentBack,
 };
 use leasehold_core::trace::Kind;
 
@@ -45,10 +45,32 @@ pub struct LockerOptions {
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
-    /// The highest token of the lock that this machine remembers.
-    pub token_remembered: Token,
-    /// The entries of other contenders, as observed by earlier contenders on this machine.
+    /// What earlier contenders on this machine have seen in this boot.
+    pub remembered: Remembered,
+}
+
+/// What contenders for a lock have seen, for later contenders on the same machine in the same boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The highest token.
+    pub token: Token,
+    /// The last loss of acknowledged writes, unless later writes have made up for it.
+    pub went_back: Option<WentBack>,
+    /// The entries of other contenders.
     pub observations: Observations,
+}
+
+impl Remembered {
+    /// Adds what a contender has seen that started with `before`. Others may have saved more since
+    /// then.
+    #[must_use]
+    pub fn merged(&self, finished: &Finished, before: &Observations) -> Self {
+        Self {
+            token: self.token.max(finished.token_highest),
+            went_back: finished.went_back,
+            observations: finished.observations.merged(before, &self.observations),
+        }
+    }
 }
 
 impl LockerOptions {
@@ -61,8 +83,7 @@ impl LockerOptions {
             min_hold: MinHold::NONE,
             once_per: None,
             non_blocking: false,
-            token_remembered: Token::ZERO,
-            observations: Observations::default(),
+            remembered: Remembered::default(),
         }
     }
 }
@@ -93,6 +114,8 @@ pub struct Finished {
     pub end: End,
     /// The highest token of the lock that the contender saw.
     pub token_highest: Token,
+    /// The loss of acknowledged writes that later contenders should remember, if any.
+    pub went_back: Option<WentBack>,
     /// The entries of other contenders, as this contender observed them.
     pub observations: Observations,
 }
@@ -242,8 +265,9 @@ impl Locker {
             timings: options.store.timings,
             non_blocking: options.non_blocking,
             watch_first: false,
-            token_remembered: options.token_remembered,
-            observations: options.observations,
+            token_remembered: options.remembered.token,
+            went_back: options.remembered.went_back,
+            observations: options.remembered.observations,
         };
         let (store, name) = (options.store, options.name);
         let (mode, timings) = (contender.mode, contender.timings);

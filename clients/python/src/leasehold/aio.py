@@ -173,7 +173,8 @@ def lock(
     caller must release.
 
     ``wait`` is the maximum time in seconds to wait for other holders. None, or more than 31 days,
-    means no limit; 0 means no wait. ``arguments`` are further flags of ``leasehold lock``, such as
+    means no limit; 0 means no wait, but holders that seem to be dead are watched until they expire
+    (usually 24 s). ``arguments`` are further flags of ``leasehold lock``, such as
     ``--mongodb-uri-file=PATH``.
 
     Raises :class:`LockNotAcquired` if another process holds the lock, and :class:`LockError` if

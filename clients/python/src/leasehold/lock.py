@@ -386,7 +386,8 @@ class Lock:
         on_lost: Optional[Callable[[], object]] = None,
     ) -> None:
         """``wait`` is the maximum time in seconds to wait for other holders. None, or more than 31 days,
-        means no limit; 0 means no wait. ``arguments`` are further flags of ``leasehold lock``, such as
+        means no limit; 0 means no wait, but holders that seem to be dead are watched until they expire
+        (usually 24 s). ``arguments`` are further flags of ``leasehold lock``, such as
         ``--mongodb-uri-file=PATH``. ``on_lost`` is called in a thread when the lock is lost. With
         ``on_lost``, a lock is held until its release or loss, even if it is garbage-collected.
         """

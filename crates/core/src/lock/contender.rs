@@ -13,7 +13,7 @@ mod waiting;
 use super::claim_writes::WritePurpose;
 use super::{
     End, FoundLock, Grant, Hint, LockEffect, LockInput, LockNotice, LockOutcome, LockStatus,
-    LockTurn, Loss, MinHold, Observations, Options,
+    LockTurn, Loss, MinHold, Observations, Options, WentBack,
 };
 use crate::claim::{Outbox, Turn};
 use crate::election::{Authority, BootTime, CallId, Claim, Randomness, Session, Token};
@@ -55,8 +55,17 @@ impl LockContender {
             random,
             effects: &mut outbox,
         };
+        let mut at = now;
+        if let Some(WentBack { found, joins_from }) = exchange.view.went_back()
+            && joins_from > now
+        {
+            at = joins_from;
+            let (seen, wait) = (exchange.view.marks.token_highest, joins_from.since(now));
+            let notice = LockNotice::StoreRolledBack { seen, found, wait };
+            turn.effects.notice(notice);
+        }
         Self {
-            state: State::Joining(Joining::at(now, &mut exchange, turn)),
+            state: State::Joining(Joining::at(at, &mut exchange, turn)),
             exchange,
             outbox,
             began: now,
@@ -121,6 +130,11 @@ impl LockContender {
     /// Returns the current claim. Each join at the tail has a new claim.
     pub fn claim(&self) -> Claim {
         self.exchange.writes.claim
+    }
+
+    /// Returns the loss of acknowledged writes that later contenders should remember, if any.
+    pub fn went_back(&self) -> Option<WentBack> {
+        self.exchange.view.went_back()
     }
 
     /// Returns the highest token of this lock seen so far, which later contenders should remember.
@@ -308,7 +322,7 @@ impl LockContender {
                 self.join_anew(now, turn);
             }
             Consequence::RolledBack(found) => {
-                let (seen, wait) = exchange.view.roll_back(found);
+                let (seen, wait) = exchange.view.roll_back(found, now);
                 let notice = LockNotice::StoreRolledBack { seen, found, wait };
                 turn.effects.notice(notice);
                 self.join_anew(now + wait, turn);

@@ -4,7 +4,7 @@ use super::{
     EntryMode, Grant, Hint, LockDocument, LockOutcome, MIN_HOLD_MAX, Observations, OncePer,
     SLOTS_MAX,
 };
-use crate::election::{CallId, Identity, Timings, Token, WallMillis};
+use crate::election::{BootTime, CallId, Identity, Timings, Token, WallMillis};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +79,16 @@ impl LockMode {
     }
 }
 
+/// A loss of acknowledged writes that a contender has noticed, for example after a restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WentBack {
+    /// Token of the document since the loss; `None` if the document was missing.
+    pub found: Option<Token>,
+    /// Earliest instant to join. By then, the holders that the document has lost have no authority.
+    pub joins_from: BootTime,
+}
+
 /// Identity and settings of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -101,6 +111,10 @@ pub struct Options {
     pub watch_first: bool,
     /// Highest token of this lock that earlier contenders have seen.
     pub token_remembered: Token,
+    /// The last loss that earlier contenders noticed in this boot, unless the document's token has
+    /// reached `token_remembered` since then.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub went_back: Option<WentBack>,
     /// Observations that earlier contenders made in this boot, to evict expired entries sooner.
     pub observations: Observations,
 }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use super::{AHEAD_SHOWN_MAX, Ahead, Entry, FoundLock, LockDocument, LockOutcome, Observations};
+use super::{
+    AHEAD_SHOWN_MAX, Ahead, Entry, FoundLock, LockDocument, LockOutcome, Observations, Options,
+    WentBack,
+};
 use crate::claim::{Rollback, Watermarks};
-use crate::election::{CallId, Claim, Token};
+use crate::election::{BootTime, CallId, Claim, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct LockView {
@@ -12,6 +15,8 @@ pub(super) struct LockView {
     /// Newest call whose document was recorded. Replies to earlier calls contain nothing new.
     pub(super) call: u64,
     pub(super) marks: Watermarks,
+    /// Earliest instant to join after the last loss of acknowledged writes, if any.
+    pub(super) joins_from: Option<BootTime>,
     /// Highest token seen, apart from grants of this claim. A grant must have a higher token,
     /// because a restored document may reuse tokens.
     pub(super) token_floor: Token,
@@ -45,15 +50,29 @@ impl<'a> EntryPlace<'a> {
 }
 
 impl LockView {
-    pub(super) fn new(token: Token, lease_duration: Duration, observations: Observations) -> Self {
+    pub(super) fn new(options: &Options) -> Self {
+        let token = options.token_remembered;
+        let mut marks = Watermarks::new(token, options.timings.lease_duration());
+        if let Some(went_back) = options.went_back {
+            marks.document_token = went_back.found;
+        }
         Self {
             lock: None,
             call: 0,
-            marks: Watermarks::new(token, lease_duration),
+            marks,
+            joins_from: options.went_back.map(|went_back| went_back.joins_from),
             token_floor: token,
-            observations,
+            observations: options.observations.clone(),
             store_reached: false,
         }
+    }
+
+    /// Returns the loss that later contenders should remember, if any.
+    pub(super) fn went_back(&self) -> Option<WentBack> {
+        let found = self.marks.document_token;
+        let joins_from = self.joins_from?;
+        let lower = found < Some(self.marks.token_highest);
+        lower.then_some(WentBack { found, joins_from })
     }
 
     pub(super) fn rollback(&self, found: &FoundLock) -> Option<Rollback> {
@@ -97,8 +116,9 @@ impl LockView {
         call.0 > self.call
     }
 
-    pub(super) fn roll_back(&mut self, found: Option<Token>) -> (Token, Duration) {
+    pub(super) fn roll_back(&mut self, found: Option<Token>, now: BootTime) -> (Token, Duration) {
         let seen = self.token();
+        self.joins_from = Some(now + self.marks.lease_longest);
         self.marks.document_token = found;
         self.lock = None;
         self.observations = Observations::default();
@@ -147,6 +167,8 @@ impl LockView {
             lock: _,
             call,
             marks,
+            // Concerns only later contenders.
+            joins_from: _,
             token_floor,
             observations,
             store_reached: _,

@@ -6,11 +6,11 @@ use mongodb::bson::Document;
 use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
-use super::{Finished, LockDecision, LockError, LockSurfaces, Locker, LockerOptions};
+use super::{Finished, LockDecision, LockError, LockSurfaces, Locker, LockerOptions, Remembered};
 use crate::fenced::{self, Fence, FencedError};
 use crate::store::mongo::lock::LockClient;
 use crate::store::mongo::{StoreOptions, lock};
-use leasehold_core::election::{Authority, ResourceName, Token};
+use leasehold_core::election::{Authority, ResourceName};
 use leasehold_core::lock::{
     End, LockInput, LockMode, LockStatus, Loss, MinHold, Observations, OncePer, Slots, Standing,
     WorkKey,
@@ -55,13 +55,13 @@ use leasehold_core::lock::{
 pub struct Lock {
     options: LockerOptions,
     client: LockClient,
-    cache: Arc<Mutex<(Token, Observations)>>,
+    cache: Arc<Mutex<Remembered>>,
     /// Counts the running contenders, because each contender owns a receiver.
     contenders: watch::Sender<()>,
 }
 
 struct SaveObservations {
-    cache: Arc<Mutex<(Token, Observations)>>,
+    cache: Arc<Mutex<Remembered>>,
     before: Observations,
     _running: watch::Receiver<()>,
 }
@@ -70,10 +70,7 @@ impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
         let mut cache = lock(&self.cache);
         // Another contender for this lock may have saved its observations in the meantime.
-        *cache = (
-            cache.0.max(finished.token_highest),
-            finished.observations.merged(&self.before, &cache.1),
-        );
+        *cache = cache.merged(finished, &self.before);
     }
 }
 
@@ -143,16 +140,15 @@ impl Lock {
     }
 
     async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
-        let (token_remembered, observations) = lock(&self.cache).clone();
+        let remembered = lock(&self.cache).clone();
         let surfaces = SaveObservations {
             cache: Arc::clone(&self.cache),
-            before: observations.clone(),
+            before: remembered.observations.clone(),
             _running: self.contenders.subscribe(),
         };
         let options = LockerOptions {
             non_blocking,
-            token_remembered,
-            observations,
+            remembered,
             ..self.options.clone()
         };
         let mut guard = LockGuard {

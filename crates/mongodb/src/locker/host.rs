@@ -85,6 +85,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         let finished = Finished {
             end,
             token_highest: contender.token_highest(),
+            went_back: contender.went_back(),
             observations: contender.observations().clone(),
         };
         self.surfaces.finished(&finished);

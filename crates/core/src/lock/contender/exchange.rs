@@ -39,11 +39,9 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
-        let lease_duration = options.timings.lease_duration();
-        let observations = options.observations.clone();
         Self {
             session: Session::random(random),
-            view: LockView::new(options.token_remembered, lease_duration, observations),
+            view: LockView::new(&options),
             writes: ClaimWrites::new(Claim::random(random)),
             evictions: Evictions::default(),
             reads: LockReads::default(),

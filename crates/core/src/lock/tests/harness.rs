@@ -61,6 +61,7 @@ pub(super) fn options(name: &str, mode: LockMode) -> Options {
         once_per: None,
         watch_first: false,
         token_remembered: Token::ZERO,
+        went_back: None,
         observations: Observations::default(),
     }
 }

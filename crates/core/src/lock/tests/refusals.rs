@@ -3,7 +3,7 @@
 use super::harness::{Fixture, millis, options, seconds, slots};
 use crate::election::{Claim, ForeignDocument, Token};
 use crate::lock::{
-    End, Entry, EntryMode, FoundLock, LockDocument, LockMode, LockNotice, LockOperation,
+    End, Entry, EntryMode, FoundLock, LockDocument, LockInput, LockMode, LockNotice, LockOperation,
     LockOutcome, Observer, Options, QUEUE_MAX, Standing,
 };
 
@@ -146,6 +146,38 @@ fn i2_a_restored_document_is_noticed_before_the_first_join() {
         fixture.pass_for(millis(2), &[a]);
         assert_eq!(fixture.token(a), Some(42));
     }
+}
+
+#[test]
+fn contenders_that_do_not_wait_long_enough_wait_together() {
+    let token = |number| Token::new(number).expect("legal");
+    let mut fixture = Fixture::empty();
+    fixture.stored = FoundLock::Lock(LockDocument {
+        token: token(7),
+        ..LockDocument::default()
+    });
+    let remembering = |went_back| Options {
+        token_remembered: token(41),
+        went_back,
+        ..options("a", LockMode::Exclusive)
+    };
+    let a = fixture.come_with(remembering(None));
+    fixture.pass_for(seconds(10), &[a]);
+    fixture.input(a, LockInput::GiveUp);
+    let went_back = fixture.ones[a].contender.went_back();
+    assert_eq!(went_back.map(|it| it.found), Some(Some(token(7))));
+    let b = fixture.come_with(remembering(went_back));
+    let again = LockNotice::StoreRolledBack {
+        seen: token(41),
+        found: Some(token(7)),
+        wait: seconds(14),
+    };
+    assert_eq!(fixture.notices(b), [&again]);
+    fixture.pass_for(seconds(14) - millis(1), &[b]);
+    assert_eq!(fixture.token(b), None);
+    fixture.pass_for(millis(2), &[b]);
+    assert_eq!(fixture.token(b), Some(42));
+    assert_eq!(fixture.ones[b].contender.went_back(), None);
 }
 
 #[test]

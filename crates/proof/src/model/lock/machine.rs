@@ -131,6 +131,7 @@ impl Machine {
             }),
             watch_first: false,
             token_remembered: token,
+            went_back: None,
             observations,
         };
         self.contender = Some(flawed::contender(options, now, &mut draw(drawn)));

@@ -130,6 +130,7 @@ impl World {
             non_blocking: s.impatient && roll == 0,
             watch_first: s.watch_first,
             token_remembered: s.token_remembered,
+            went_back: None,
             observations: s.observations.clone(),
         };
         let process = self.processes.len();

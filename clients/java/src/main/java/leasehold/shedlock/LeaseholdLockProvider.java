@@ -45,8 +45,9 @@ public final class LeaseholdLockProvider implements ExtensibleLockProvider {
     }
 
     /**
-     * Acquires a lock without waiting for its holder. If MongoDB does not answer, it waits for up to
-     * the {@code renew_deadline} of the program.
+     * Acquires a lock without waiting for its holder. A holder that seems to be dead is watched until
+     * it expires (usually 24 s). If MongoDB does not answer, it waits for up to the {@code
+     * renew_deadline} of the program.
      *
      * @return the lock, or empty if another process or thread holds it
      * @throws LockException if the program fails or the thread is interrupted
