@@ -39,6 +39,7 @@ impl Warm {
             non_blocking: false,
             watch_first: false,
             token_remembered: Token::ZERO,
+            went_back: None,
             observations: Observations::default(),
         };
         Self {

@@ -86,13 +86,15 @@ async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
 }
 
 pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Handoffs {
-    rounds_on(setup, &setup.set().await, contenders, rounds).await
+    let flag = "--mongodb-watch=auto";
+    rounds_on(setup, &setup.set().await, flag, contenders, rounds).await
 }
 
-/// Like [`rounds`], on a replica set that may have other work.
+/// Like [`rounds`], on a replica set that may have other work, and with another flag.
 pub(crate) async fn rounds_on(
     setup: &Setup,
     set: &ReplicaSet,
+    flag: &str,
     contenders: usize,
     rounds: usize,
 ) -> Handoffs {
@@ -104,6 +106,7 @@ pub(crate) async fn rounds_on(
             .daemon("handoff", &format!("d{index}"), &set.uri())
             .status_directory(path)
             .handoff_delay("0s")
+            .flag(flag)
             .start()
     };
     let mut daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();

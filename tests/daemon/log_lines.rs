@@ -61,7 +61,7 @@ async fn an_uneventful_daemon_logs_no_lines() {
     let contest = Contest::new("quiet").await;
     // With these durations, the daemon does not warn about elections, and does not log calls that
     // take a second on a busy machine.
-    // On a busy set, a candidate would begin to follow hints, and log the change.
+    // A candidate logs that it follows hints, possibly after it follows the leader.
     let candidate = |identity| {
         let candidate = contest.candidate_at(identity, DaemonTimings::DEFAULT);
         candidate.flag("--mongodb-watch=stream")

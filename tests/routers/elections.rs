@@ -39,12 +39,9 @@ async fn outlasts_an_election() -> bool {
     set.primary().await;
     let without_writes = killed.elapsed();
     a.wait_renewal(LONG).await;
-    // The leader may have renewed up to an interval before the kill. A hanging attempt takes its
-    // full timeout, and the next attempt follows a retry interval later.
-    let allowed = timings.renew_deadline
-        - timings.renew_interval
-        - timings.operation_timeout
-        - timings.retry_interval;
+    // The leader has just renewed. A hanging attempt takes its full timeout, and the next attempt
+    // follows a retry interval later.
+    let allowed = timings.renew_deadline - timings.operation_timeout - timings.retry_interval;
     if without_writes >= allowed {
         eprintln!("no primary for {without_writes:?}");
         return false;

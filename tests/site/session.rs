@@ -368,6 +368,7 @@ fn an_installation_that_does_not_end_is_named() {
     let mut session = Session::new("docs/recipes/celery-beat.md");
     let index = format!("http://{}/simple", registry.local_addr().unwrap());
     session.set("PIP_INDEX_URL", index);
+    session.set("no_proxy", "127.0.0.1".to_owned());
     let why = session.install(5).unwrap_err();
     assert!(why.contains("pip install --quiet celery"), "{why}");
     assert!(why.contains("still running after 5 s"), "{why}");

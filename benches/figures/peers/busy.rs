@@ -27,7 +27,7 @@ pub(crate) const HANDOFF: &str =
 
 struct Series {
     busy: bool,
-    hints: bool,
+    flag: &'static str,
     follower: &'static str,
     without: &'static str,
     achieved: &'static str,
@@ -37,7 +37,7 @@ struct Series {
 const SERIES: [Series; 4] = [
     Series {
         busy: false,
-        hints: false,
+        flag: "--mongodb-watch=stream",
         follower: "quiet store, change stream: server CPU per second, per follower",
         without: "quiet store, change stream: server CPU per second, without followers",
         achieved: "quiet store, change stream: foreign writes per second",
@@ -45,7 +45,7 @@ const SERIES: [Series; 4] = [
     },
     Series {
         busy: false,
-        hints: true,
+        flag: "--mongodb-watch=hints",
         follower: "quiet store, hints: server CPU per second, per follower",
         without: "quiet store, hints: server CPU per second, without followers",
         achieved: "quiet store, hints: foreign writes per second",
@@ -53,7 +53,7 @@ const SERIES: [Series; 4] = [
     },
     Series {
         busy: true,
-        hints: false,
+        flag: "--mongodb-watch=stream",
         follower: "busy store, change stream: server CPU per second, per follower",
         without: "busy store, change stream: server CPU per second, without followers",
         achieved: "busy store, change stream: foreign writes per second",
@@ -61,7 +61,7 @@ const SERIES: [Series; 4] = [
     },
     Series {
         busy: true,
-        hints: true,
+        flag: "--mongodb-watch=hints",
         follower: FOLLOWER,
         without: "busy store, hints: server CPU per second, without followers",
         achieved: "busy store, hints: foreign writes per second",
@@ -144,18 +144,9 @@ fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
     Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
 }
 
-/// Starts a replica set. Adds the hints collection and the writers if the series includes them.
+/// Starts a replica set, and the writers if the series includes them.
 async fn store(setup: &Setup, series: &Series) -> (ReplicaSet, Option<Foreign>) {
     let set = setup.set_of(ReplicaSet::builder().members(1)).await;
-    if series.hints {
-        // docs/mongodb.md recommends a capped collection.
-        let database = set.client().database("leasehold");
-        let capped = database.create_collection("leases.hints").capped(true);
-        let created = capped.size(32_768).await;
-        created.expect("create the hints collection");
-        let hints = database.collection::<Document>("leases.hints");
-        hints.insert_one(doc! {}).await.expect("a first hint");
-    }
     let foreign = match series.busy {
         true => Some(Foreign::start(&set).await),
         false => None,
@@ -194,7 +185,11 @@ impl Window {
 async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
     let (set, foreign) = store(setup, series).await;
     let foreign = foreign.as_ref();
-    let first = setup.daemon("busy", "leader", &set.uri()).start();
+    let daemon = |identity: &str| {
+        let daemon = setup.daemon("busy", identity, &set.uri());
+        daemon.flag(series.flag)
+    };
+    let first = daemon("leader").start();
     first.wait_leads(LEADS_MAX).await;
     watching(&first).await;
     let mut followers = Vec::new();
@@ -203,8 +198,7 @@ async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
     let mut each = 0.0;
     for count in [FEW, MANY] {
         for index in followers.len()..usize::try_from(count).expect("a few") {
-            let follower = setup.daemon("busy", &format!("f{index}"), &set.uri());
-            followers.push(follower.start());
+            followers.push(daemon(&format!("f{index}")).start());
         }
         for follower in &followers {
             watching(follower).await;
@@ -240,7 +234,7 @@ async fn followers(setup: &Setup, series: &Series) -> Vec<Row> {
 
 async fn handoffs(setup: &Setup, series: &Series) -> Vec<Row> {
     let (set, _foreign) = store(setup, series).await;
-    let handoffs = handoff::rounds_on(setup, &set, 3, setup.count(50, 10)).await;
+    let handoffs = handoff::rounds_on(setup, &set, series.flag, 3, setup.count(50, 10)).await;
     vec![
         row(series.handoff, Unit::Time, &handoffs.durations),
         row(series.handoff, Unit::Time, &handoffs.floor).of(FLOOR),

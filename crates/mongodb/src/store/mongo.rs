@@ -23,7 +23,6 @@ mod refusals;
 mod roll_call;
 mod servers;
 mod tls;
-mod write_rate;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -114,7 +113,7 @@ impl MongoStore {
             watched,
             shared.report_roll_calls(),
             shared.answer_roll_calls(),
-            shared.create_hints_when_busy()
+            shared.retry_hints()
         );
     }
 
@@ -276,15 +275,14 @@ impl LeaseInner {
         }
     }
 
-    /// While the deployment is busy and lacks the collection of hints, reopens the source, because
-    /// reopening includes an attempt to create the collection.
-    async fn create_hints_when_busy(&self) {
-        let mut busy = self.deployment.busy.subscribe();
-        while busy.wait_for(|busy| *busy).await.is_ok() {
+    /// While hints cannot be used, reopens the source from time to time, because the cause may be
+    /// gone.
+    async fn retry_hints(&self) {
+        loop {
+            tokio::time::sleep(hints::RETRY).await;
             if self.hints.should_create() {
                 self.reopen.notify_one();
             }
-            tokio::time::sleep(hints::RETRY).await;
         }
     }
 

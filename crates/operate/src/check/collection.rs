@@ -154,19 +154,16 @@ impl Tried<'_> {
             usable = installation.within(store.hints_creation()).await;
         }
         let Err(failure) = usable else {
-            return Ok(Finding::ok(match (to_create, watch) {
-                (true, WatchMode::Auto) => {
-                    "not needed yet; when MongoDB is busy, candidates create the collection of hints, as their role allows"
-                }
-                (true, _) => {
+            return Ok(Finding::ok(match to_create {
+                true => {
                     "does not exist yet; the first candidate creates the collection, as its role allows"
                 }
-                (false, _) => "a cursor on the collection of hints was opened and closed",
+                false => "a cursor on the collection of hints was opened and closed",
             }));
         };
         let instead = match (watch, self.change_stream) {
             (WatchMode::Auto, Ok(())) => {
-                "followers use a change stream instead, which costs a busy MongoDB more CPU"
+                "followers use a change stream instead, which is slower and costs MongoDB more CPU"
             }
             _ => "followers poll instead",
         };

@@ -2,12 +2,11 @@
 
 use std::mem;
 
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::clock;
 use crate::election::ResourceName;
 use crate::log::{ErrorThrottle, millis};
-use crate::store::mongo::probe::{lacks_hints, lacks_right};
 use crate::store::{Failure, RetryPolicy};
 
 pub(super) struct StreamLog {
@@ -19,7 +18,7 @@ pub(super) struct StreamLog {
     /// Kind of the last logged failure of hints; `None` while hints work.
     no_hints: Option<&'static str>,
     follows_hints: bool,
-    /// True if hints are configured; a lack of hints is then logged.
+    /// True if the candidate polls without hints.
     pub(super) wants_hints: bool,
 }
 
@@ -70,14 +69,12 @@ impl StreamLog {
             return;
         }
         let lease = &self.lease;
-        let is_expected = lacks_hints(failure) || lacks_right(failure);
-        let follows_none = !self.wants_hints && !self.follows_hints;
         match failure.retry {
-            _ if is_expected && follows_none => {
-                debug!(%lease, why = %failure, "no hints, following a change stream");
+            RetryPolicy::Reconfigure if self.wants_hints => {
+                warn!(%lease, why = %failure, "hints unavailable, polling");
             }
-            RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),
-            _ => info!(%lease, why = %failure, "hints unavailable"),
+            _ if self.wants_hints => info!(%lease, why = %failure, "hints unavailable, polling"),
+            _ => info!(%lease, why = %failure, "hints unavailable, following a change stream"),
         }
         self.no_hints = Some(failure.kind);
     }

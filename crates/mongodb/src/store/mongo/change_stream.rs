@@ -15,12 +15,8 @@ use super::connection::Deployment;
 use super::follow::{self, Source, StreamEvent, StreamHandler};
 use super::options::WatchMode;
 use super::{MongoStore, delta, document, lock, roll_call};
-use crate::store::{Failure, StoreEvent};
+use crate::store::{StoreEvent, StoreKind};
 use leasehold_core::election::{Found, Watch};
-
-/// Replaces the message about refused hints while the deployment is busy, because change streams
-/// then cost the servers more CPU than hints.
-const BUSY: &str = "MongoDB is busy, but hints cannot be used";
 
 impl StreamHandler for MongoStore {
     type Hint = Watch;
@@ -42,24 +38,22 @@ impl StreamHandler for MongoStore {
             WatchMode::Auto | WatchMode::Hints => {}
         }
         let await_max = follow::await_max(deployment.timings());
-        let is_busy = *deployment.busy.borrow();
+        // Whether the cursor works was tried only with replica sets of MongoDB.
+        let is_set = deployment.kind() == Some(StoreKind::ReplicaSet);
+        let may_create = is_set && deployment.other_product().is_none();
         match hints
             .open(
                 leases,
                 (&shared.lease, &deployment.options.identity),
                 await_max,
-                is_busy,
+                may_create,
             )
             .await
         {
             Ok(Some(cursor)) => Source::Hints(Box::new(cursor)),
             Ok(None) => Source::Stream,
             Err(refusal) => {
-                let mut failure = refusal.failure(deployment);
-                if is_busy && hints.mode == WatchMode::Auto {
-                    let why = format!("{}: {}", failure.kind, failure.detail);
-                    failure = Failure::new(BUSY, why);
-                }
+                let failure = refusal.failure(deployment);
                 let _ = shared.news.send(StoreEvent::HintsFailed(failure)).await;
                 match hints.mode {
                     WatchMode::Hints => Source::Nothing,

@@ -32,7 +32,6 @@ use self::seeds::Seeds;
 use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
-use super::write_rate::WriteRate;
 use super::{lock, outcome, primary};
 use crate::store::{Answer, Failure, RetryPolicy, StoreInfo, StoreKind};
 use crate::uri::UriProblem;
@@ -66,9 +65,6 @@ pub(super) struct Deployment {
     /// The task that repeats the comparison of the servers. Dropping the set aborts the task.
     comparing: Mutex<JoinSet<()>>,
     other_product: Mutex<Option<&'static str>>,
-    write_rate: Mutex<WriteRate>,
-    /// True while a change stream would cost the servers more than hints.
-    pub(super) busy: watch::Sender<bool>,
     pub(super) timings: watch::Sender<Timings>,
     /// Time of the first failed call since a server last answered.
     unanswered_since: Mutex<Option<BootTime>>,
@@ -151,8 +147,6 @@ impl Deployment {
             logins: Mutex::default(),
             examinations: Mutex::default(),
             other_product: Mutex::new(None),
-            write_rate: Mutex::default(),
-            busy: watch::Sender::new(false),
             unanswered_since: Mutex::new(None),
         })
     }

@@ -31,8 +31,8 @@ const BATCH_MAX: u32 = 1_000;
 const LEAVING_MAX: u32 = 4;
 /// Minimum time between a refusal and the next attempt.
 pub(super) const RETRY: Duration = Duration::from_secs(60);
-/// Minimum time between two attempts to create the collection on a busy deployment, because each
-/// attempt reopens the change stream.
+/// Minimum time between two attempts to create the collection, because each attempt reopens the
+/// change stream.
 const CREATION_RETRY: Duration = Duration::from_secs(3600);
 /// Maximum time that an exiting process or an operator waits until the hints are sent.
 const SENT_MAX: Duration = Duration::from_millis(250);
@@ -114,7 +114,9 @@ impl Hints {
         };
         let left = document::renews_every(holder).is_some();
         state.holder_leaves_none = !left;
-        if self.mode != WatchMode::Auto || left == state.following {
+        // A holder that has just started may find the collection before its first renewal.
+        let renewed = lease.get("renewed_at") != holder.get("acquired_at");
+        if self.mode != WatchMode::Auto || left == state.following || !(left || renewed) {
             return false;
         }
         let now = leasehold_clock::boot_now();
@@ -126,7 +128,8 @@ impl Hints {
         !left || !tried
     }
 
-    /// True if the candidate should try to create the collection because the deployment is busy.
+    /// True if the candidate should try to create the collection, although it is not configured to
+    /// use hints alone.
     pub(super) fn should_create(&self) -> bool {
         let state = lock(&self.state);
         let refused = state.creation_refused_until > leasehold_clock::boot_now();
@@ -134,17 +137,17 @@ impl Hints {
     }
 
     /// Opens a cursor; `None` if the holder writes no hints and a change stream is better. Creates
-    /// a missing collection if hints are configured or the deployment is busy.
+    /// a missing collection if hints are configured or `may_create`.
     pub(super) async fn open(
         &self,
         leases: &Collection<Document>,
         (name, me): (&ResourceName, &Identity),
         await_max: Duration,
-        is_busy: bool,
+        may_create: bool,
     ) -> Result<Option<RawBatchCursor>, HintsRefusal> {
         let hints = collection(leases);
         lock(&self.state).by = id();
-        let creates = self.mode == WatchMode::Hints || (is_busy && self.should_create());
+        let creates = self.mode == WatchMode::Hints || (may_create && self.should_create());
         let opened = async {
             let tailed = tail(&hints, self.filter(name, me), await_max).await;
             let missing = matches!(tailed, Err(HintsRefusal::Missing));

@@ -19,8 +19,8 @@ pub type UriName = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WatchMode {
-    /// The candidate follows hints if the holder writes hints, otherwise a change stream. While the
-    /// deployment is busy, the candidate creates the collection of hints if its role permits this.
+    /// The candidate follows hints if the holder writes hints, otherwise a change stream. The
+    /// candidate creates the collection of hints if its role permits this.
     #[default]
     Auto,
     /// The candidate follows hints and creates their collection, or polls if hints cannot be used.

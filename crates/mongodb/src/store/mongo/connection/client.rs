@@ -334,9 +334,6 @@ impl Deployment {
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     deployment.note_product(lookalike::by_hello(&event.reply));
-                    if let Some(busy) = lock(&deployment.write_rate).record(&event.reply) {
-                        publish(&deployment.busy, busy);
-                    }
                     seeds.replied(&event.server_address, &event.reply);
                     if let Some(found) = home::identify(&event.reply, seeds.addresses()) {
                         let primary = home::address(&event.reply);
