@@ -38,7 +38,7 @@ use self::connection::{Deployment, Monitoring, PrimaryObserver, SendError};
 pub(crate) use self::document::token;
 use self::hints::Hints;
 use self::roll_call::RollCallId;
-use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
+use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo, StoreKind};
 use leasehold_core::election::{Found, Operation, Outcome, ResourceName, Status, Timings};
 
 /// A lease in a MongoDB collection.
@@ -280,10 +280,16 @@ impl LeaseInner {
     async fn retry_hints(&self) {
         loop {
             tokio::time::sleep(hints::RETRY).await;
-            if self.hints.should_create() {
+            if self.may_create_hints() && self.hints.should_create() {
                 self.reopen.notify_one();
             }
         }
+    }
+
+    /// Returns true on a replica set of MongoDB. Cursors on hints were tried with no other server.
+    fn may_create_hints(&self) -> bool {
+        let is_set = self.deployment.kind() == Some(StoreKind::ReplicaSet);
+        is_set && self.deployment.other_product().is_none()
     }
 
     /// Interprets a document, and keeps it for updates by change events.

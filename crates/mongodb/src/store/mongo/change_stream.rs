@@ -15,7 +15,7 @@ use super::connection::Deployment;
 use super::follow::{self, Source, StreamEvent, StreamHandler};
 use super::options::WatchMode;
 use super::{MongoStore, delta, document, lock, roll_call};
-use crate::store::{StoreEvent, StoreKind};
+use crate::store::StoreEvent;
 use leasehold_core::election::{Found, Watch};
 
 impl StreamHandler for MongoStore {
@@ -38,9 +38,7 @@ impl StreamHandler for MongoStore {
             WatchMode::Auto | WatchMode::Hints => {}
         }
         let await_max = follow::await_max(deployment.timings());
-        // Whether the cursor works was tried only with replica sets of MongoDB.
-        let is_set = deployment.kind() == Some(StoreKind::ReplicaSet);
-        let may_create = is_set && deployment.other_product().is_none();
+        let may_create = shared.may_create_hints();
         match hints
             .open(
                 leases,

@@ -114,9 +114,7 @@ impl Hints {
         };
         let left = document::renews_every(holder).is_some();
         state.holder_leaves_none = !left;
-        // A holder that has just started may find the collection before its first renewal.
-        let renewed = lease.get("renewed_at") != holder.get("acquired_at");
-        if self.mode != WatchMode::Auto || left == state.following || !(left || renewed) {
+        if self.mode != WatchMode::Auto || left == state.following {
             return false;
         }
         let now = leasehold_clock::boot_now();
