@@ -281,7 +281,7 @@ fn a_minimum_hold_longer_than_the_lease_is_watched_to_its_end() {
 }
 
 #[test]
-fn a_job_that_watched_a_dead_holder_does_not_repeat_the_work_of_another_job() {
+fn a_job_that_watched_a_killed_holder_does_not_repeat_the_work_of_another_job() {
     let place = Place::new();
     let lease = "--lease-duration=10s";
     let job = place.start_under("repeats", &[lease], &stubborn(&place, "first"));

@@ -33,7 +33,7 @@ pub(super) struct ObservationCache {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// What earlier jobs saved for this store in this boot.
+    /// State that earlier jobs saved for this store in this boot.
     pub(super) seen: Remembered,
 }
 

@@ -45,11 +45,11 @@ pub struct LockerOptions {
     pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
-    /// What earlier contenders on this machine have seen in this boot.
+    /// State that earlier contenders on this machine saved in this boot.
     pub remembered: Remembered,
 }
 
-/// What contenders for a lock have seen, for later contenders on the same machine in the same boot.
+/// State that contenders for a lock save for later contenders on their machine, in the same boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// The highest token.

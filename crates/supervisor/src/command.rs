@@ -28,6 +28,7 @@ use leasehold_guard::{
     Command, CommandEnd, CommandProgress, DesiredState, GuardedCommand, StandbyGuard, Stop,
     StopScope, Termination, Terms,
 };
+use leasehold_host::cause::process_limit;
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 
@@ -407,6 +408,18 @@ impl SupervisedCommand {
             lost: self.is_lost() || unnoticed,
             killed: self.killed,
         }
+    }
+}
+
+/// Returns the exit code to report; `None` if the deadline passed before the command began.
+pub(super) fn exit_code(end: CommandEnd, is_incomplete: bool) -> Option<u8> {
+    let limit = end.not_executed().and_then(|error| process_limit(&error));
+    match end {
+        CommandEnd::Refused => None,
+        _ if is_incomplete => Some(exit::INCOMPLETE),
+        _ if limit.is_some() => Some(exit::SYSTEM),
+        // There is no exit code if the guard was lost.
+        _ => Some(end.exit_code().unwrap_or(exit::KILLED)),
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod command_run;
 mod guard_presence;
 mod health;
 mod hook;
@@ -24,12 +25,14 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub use command::StopMethod;
+pub use command_run::CommandRun;
 pub use health::Health;
 pub use program::Program;
 pub use readiness::Readiness;
 pub use settings::{HealthCheck, HealthConfig, HooksConfig};
 
-use self::command::{CommandEvent, GuardChange, StandbyCommand, SupervisedEnd};
+use self::command::{CommandEvent, GuardChange, StandbyCommand, SupervisedEnd, exit_code};
+use self::command_run::CommandRuns;
 use self::guard_presence::GuardPresence;
 use self::hook::Hook;
 use self::program::LeftoverProcess;
@@ -40,7 +43,7 @@ use leasehold_guard::claim_share::{ClaimPlace, ClaimShares};
 use leasehold_guard::dispositions::signal_name;
 use leasehold_guard::socket::GuardSocket;
 use leasehold_guard::{Command, CommandEnd, DesiredState};
-use leasehold_host::cause::{not_executable, not_executed, process_limit};
+use leasehold_host::cause::{not_executable, not_executed};
 use leasehold_host::duration::shown;
 use leasehold_host::exit;
 use leasehold_host::log::millis;
@@ -131,23 +134,12 @@ impl Orders {
     }
 }
 
-/// The state of the command, for health checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandRun {
-    /// No command is running.
-    None,
-    /// The command runs under the claim with this token.
-    Running(Token),
-    /// The command was asked to stop, or has exited while its descendants remain.
-    Stopping,
-}
-
 /// Runs the workload according to the election's orders.
 pub struct Supervisor<W> {
     options: SupervisorOptions,
     desired: DesiredStates,
     inputs: mpsc::Sender<Input>,
-    runs: watch::Sender<CommandRun>,
+    runs: CommandRuns,
     observer: W,
     command: Option<StandbyCommand>,
     /// Name of the program in log lines.
@@ -196,7 +188,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
             options,
             desired,
             inputs,
-            runs: watch::channel(CommandRun::None).0,
+            runs: CommandRuns::default(),
             observer,
             command,
             name,
@@ -349,7 +341,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     match self.desired(token).filter(|_| !closed) {
                         Some(desired) => {
                             if !desired.runs() {
-                                self.stops();
+                                self.runs.stops();
                             }
                             command.apply(desired);
                         }
@@ -368,7 +360,7 @@ impl<W: WorkloadObserver> Supervisor<W> {
                     }
                     // The leader steps down now, while the guard still stops leftover processes.
                     CommandEvent::Exited => {
-                        self.stops();
+                        self.runs.stops();
                         self.send(Input::WorkloadEnded { token }).await;
                     }
                     CommandEvent::Stuck => self.send(Input::WorkloadStuck { token }).await,
@@ -424,20 +416,8 @@ impl<W: WorkloadObserver> Supervisor<W> {
         valid_until.is_some_and(|valid_until| valid_until > clock::boot_now())
     }
 
-    /// Ends the health checks of a running command.
-    fn stops(&self) {
-        self.runs.send_if_modified(|run| {
-            let runs = matches!(run, CommandRun::Running(_));
-            if runs {
-                *run = CommandRun::Stopping;
-            }
-            runs
-        });
-    }
-
     fn up(&mut self, token: Option<Token>) {
-        let run = token.map_or(CommandRun::None, CommandRun::Running);
-        self.runs.send_replace(run);
+        self.runs.set(token);
         self.observer.up(token.is_some());
     }
 
@@ -508,18 +488,6 @@ async fn guard_change(command: Option<&mut StandbyCommand>, pause: Duration) -> 
 fn desired(newest: &Option<(Token, DesiredState)>, token: Token) -> Option<DesiredState> {
     let newest = newest.filter(|(of, _)| *of == token);
     newest.map(|(_, desired)| desired)
-}
-
-/// Returns the exit code to report; `None` if the deadline passed before the command began.
-fn exit_code(end: CommandEnd, is_incomplete: bool) -> Option<u8> {
-    let limit = end.not_executed().and_then(|error| process_limit(&error));
-    match end {
-        CommandEnd::Refused => None,
-        _ if is_incomplete => Some(exit::INCOMPLETE),
-        _ if limit.is_some() => Some(exit::SYSTEM),
-        // There is no exit code if the guard was lost.
-        _ => Some(end.exit_code().unwrap_or(exit::KILLED)),
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::Guard;
 /// Maximum number of children that are remembered, because the guard allocates nothing. Of further
 /// children, only those that are there when CMD is asked to stop get the stop signal.
 const REMEMBERED_MAX: usize = 128;
-/// Duration of a clock tick of /proc, the same on all machines.
+/// Duration of a clock tick of /proc, on all machines.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The children outside of CMD's process group that got the stop signal. A second one would make
