@@ -12,7 +12,7 @@ use leasehold::election::{
 use leasehold::store::mongo::{MongoStore, StoreOptions, WatchMode};
 use leasehold::store::{Store, StoreEvent};
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Binary, Document, Uuid, doc};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
@@ -324,14 +324,58 @@ async fn writes_to_other_collections_do_not_wake_a_follower_of_hints() {
     assert!(woken <= own, "{woken} getMores for 500 unrelated writes");
 }
 
-#[tokio::test]
-async fn a_hint_does_not_recreate_a_dropped_collection() {
-    let stage = stage_on(&set_of_one().await);
-    let (news, mut events) = mpsc::channel(100);
+fn following(stage: &Stage) -> StoreOptions {
     let mut options = StoreOptions::new(stage.set().uri(), Identity::new("a").expect("legal"));
     options.database = stage.database().to_owned();
     options.collection = stage.collection().to_owned();
     options.watch = WatchMode::Hints;
+    options
+}
+
+#[tokio::test]
+async fn the_hint_of_a_release_reaches_only_its_successor() {
+    let stage = stage_on(&set_of_one().await);
+    let (news, mut events) = mpsc::channel(100);
+    let lease = ResourceName::new(stage.lease()).expect("legal");
+    let (store, _) = MongoStore::new(following(&stage), lease, news);
+    let following = tokio::spawn(store.clone().watch());
+    let mut next = async || {
+        let found = async {
+            loop {
+                if let Some(StoreEvent::Watch(
+                    event @ (Watch::HintsOpened | Watch::Hint | Watch::Released(_)),
+                )) = events.recv().await
+                {
+                    return event;
+                }
+            }
+        };
+        let found = tokio::time::timeout(LONG, found).await;
+        found.expect("the store reports the event")
+    };
+    assert!(matches!(next().await, Watch::HintsOpened));
+    let id = |number| Binary::from(Uuid::from_bytes([number; 16]));
+    let release = |successor: &str| {
+        let released = doc! { "claim": id(1), "revision": id(2), "reserved_for": successor };
+        doc! { "name": stage.lease(), "released": released }
+    };
+    let plain = doc! { "name": stage.lease() };
+    // The second hint shows that the first one would have arrived.
+    for hint in [release("b"), plain] {
+        hints(&stage).insert_one(hint).await.expect("stored");
+    }
+    assert!(matches!(next().await, Watch::Hint));
+    let own = release("a");
+    hints(&stage).insert_one(own).await.expect("stored");
+    assert!(matches!(next().await, Watch::Released(_)));
+    following.abort();
+}
+
+#[tokio::test]
+async fn a_hint_does_not_recreate_a_dropped_collection() {
+    let stage = stage_on(&set_of_one().await);
+    let (news, mut events) = mpsc::channel(100);
+    let mut options = following(&stage);
     // A cursor that is lost is reopened after `retry_interval`, and then creates the collection.
     let timings = Timings::new(TimingSettings {
         lease_duration: SLOW.lease_duration,

@@ -67,7 +67,11 @@ impl Remembered {
     pub fn merged(&self, finished: &Finished, before: &Observations) -> Self {
         Self {
             token: self.token.max(finished.token_highest),
-            went_back: finished.went_back,
+            // If another contender has seen a higher token since, it also knows more of the loss.
+            went_back: match finished.token_highest < self.token {
+                true => self.went_back,
+                false => finished.went_back,
+            },
             observations: finished.observations.merged(before, &self.observations),
         }
     }
