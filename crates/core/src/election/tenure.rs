@@ -17,8 +17,7 @@ const RENEWALS_MAX: usize = 256;
 /// replicate the renewals of many leases in one batch.
 const SLOT: Duration = Duration::from_millis(250);
 /// A renewal is sent early by at most 1/1024 of the interval, to reach the beginning of its slot.
-/// Followers that do not see renewals allow for twice this drift (`DRIFT_PARTS`).
-pub(super) const SLOT_STEP_PARTS: u32 = 1024;
+const SLOT_STEP_PARTS: u32 = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {

@@ -14,6 +14,9 @@ use crate::election::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseReads {
     following: Following,
+    /// Kept while no source is open, so that followers do not search for the phase after each
+    /// election of the store.
+    phase: RenewalPhase,
     pub(super) schedule: ReadSchedule<StreamCheck>,
     /// The release that a hint announced, until a read shows it.
     pub(super) announced: Option<AnnouncedRelease>,
@@ -38,9 +41,9 @@ enum Following {
     /// A change stream, which reports every change of the document.
     Stream,
     /// A change stream that lags by seconds. An event only prompts a read.
-    LateStream(RenewalPhase),
+    LateStream,
     /// Hints, which report no renewals. The candidate reads after each expected renewal.
-    Hints(RenewalPhase),
+    Hints,
 }
 
 impl Following {
@@ -48,12 +51,9 @@ impl Following {
         self != Self::Nothing
     }
 
-    /// Returns the estimated phase of the renewals if the source does not report renewals in time.
-    fn phase(&mut self) -> Option<&mut RenewalPhase> {
-        match self {
-            Self::LateStream(phase) | Self::Hints(phase) => Some(phase),
-            Self::Nothing | Self::Stream => None,
-        }
+    /// Returns true if the source does not report renewals in time.
+    fn needs_phase(self) -> bool {
+        matches!(self, Self::LateStream | Self::Hints)
     }
 }
 
@@ -76,6 +76,7 @@ impl LeaseReads {
     pub(super) fn new(now: BootTime) -> Self {
         Self {
             following: Following::Nothing,
+            phase: RenewalPhase::default(),
             schedule: ReadSchedule {
                 due: Some(now),
                 behind: true,
@@ -124,7 +125,12 @@ impl LeaseReads {
     }
 
     pub(super) fn is_late(&self) -> bool {
-        matches!(self.following, Following::LateStream(_))
+        self.following == Following::LateStream
+    }
+
+    /// Returns the estimated phase of the renewals if reads depend on it.
+    fn phase(&mut self) -> Option<&mut RenewalPhase> {
+        self.following.needs_phase().then_some(&mut self.phase)
     }
 
     pub(super) fn read_before_write(&mut self, at: BootTime) {
@@ -167,7 +173,7 @@ impl LeaseReads {
             (Found::Lease(now), Some(Found::Lease(before))) => {
                 let standby = now.standby.clone();
                 let mut before = before.clone();
-                if matches!(self.following, Following::Hints(_)) {
+                if self.following == Following::Hints {
                     before.revision = now.revision;
                 }
                 *now == Lease { standby, ..before }
@@ -226,7 +232,7 @@ impl Contender {
     }
 
     fn send_read(&mut self, checks_stream: bool, turn: &mut Turn<'_>) {
-        if let Some(phase) = self.reads.following.phase() {
+        if let Some(phase) = self.reads.phase() {
             phase.asks(turn.now);
         }
         let note = StreamCheck {
@@ -259,14 +265,15 @@ impl Contender {
     /// Returns when to read if the source does not report renewals in time: after the next expected
     /// renewal.
     fn renewal_due(&self) -> Option<BootTime> {
-        let mut following = self.reads.following;
-        let phase = following.phase()?;
+        if !self.reads.following.needs_phase() {
+            return None;
+        }
         let (lease, timings) = (self.view.lease(), self.me.timings());
-        let interval = renewal_interval(lease, timings);
         let renews = lease.is_some_and(|l| l.holder.is_some() && !l.paused);
-        let expected = phase.next_read(interval, timings.retry_interval());
+        let expected = self.reads.phase.next_read(timings.retry_interval());
         let expected = expected.filter(|_| renews);
-        Some(expected.unwrap_or(self.reads.looked_at + interval))
+        let regular = self.reads.looked_at + renewal_interval(lease, timings);
+        Some(expected.unwrap_or(regular))
     }
 
     /// Polls if there is no stream, even during a cooldown, so that the status shows the successor.
@@ -330,9 +337,9 @@ impl Contender {
         turn.effects.extend(reads.judge_stream(read, &self.view));
         // Changes reported while the read was in flight may not be in the reply.
         reads.schedule.behind = reads.schedule.due.is_some_and(|due| due <= turn.now);
-        if let Some(phase) = reads.following.phase() {
+        if let Some(phase) = reads.phase() {
+            phase.shows(lease, renewal_interval(lease, self.me.timings()));
             reads.schedule.behind = false;
-            phase.shows(lease, renewal_interval(lease, self.me.timings()), turn.now);
         }
         reads.await_release(lease, self.me.timings().retry_interval(), turn.now);
         if contends && (!reads.following.is_open() || matches!(read.found, Found::Foreign(_))) {
@@ -407,13 +414,16 @@ impl Contender {
                 return None;
             }
             Watch::Opened => reads.follow(Following::Stream, now),
-            Watch::LateStreamOpened => {
-                reads.follow(Following::LateStream(RenewalPhase::default()), now)
-            }
-            Watch::HintsOpened => reads.follow(Following::Hints(RenewalPhase::default()), now),
+            Watch::LateStreamOpened => reads.follow(Following::LateStream, now),
+            Watch::HintsOpened => reads.follow(Following::Hints, now),
             Watch::Alive | Watch::Changed(_) => {}
             // The view stays usable, because a flood of false hints must not block the candidate.
-            Watch::Hint => reads.schedule.read_at(now),
+            Watch::Hint => {
+                if let Some(phase) = reads.phase() {
+                    phase.hinted();
+                }
+                reads.schedule.read_at(now);
+            }
             Watch::Released(_) if leads => reads.schedule.read_at(now),
             Watch::Released(released) => {
                 reads.announce(released, now);
