@@ -1,7 +1,7 @@
 //! The steps from one state to the next. A call is identified by `(candidate, number)`.
 
-/// One step of a run. The steps `Delay`, `DelayAnswer`, `Duplicate`, `Lag`, `ReadStale`, `Refuse`,
-/// `DelayEvent`, `Crash`, `Freeze` and `Delete` are faults, and the bounds limit how many faults a
+/// One step of a run. The steps `Delay`, `DelayAnswer`, `Duplicate`, `Lag`, `Depose`, `ReadStale`,
+/// `Refuse`, `DelayEvent`, `Crash`, `Freeze` and `Delete` are faults, and the bounds limit how many faults a
 /// run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
@@ -17,8 +17,11 @@ pub(crate) enum Action {
     DelayAnswer(usize, u64),
     /// The store applies the call now, and possibly once more later.
     Duplicate(usize, u64),
-    /// The primary applies the write, but a majority does not have it yet.
+    /// The primary applies the write, but a majority does not have it yet. The primary acknowledges
+    /// only an announced release.
     Lag(usize, u64),
+    /// A deposed primary acknowledges the announced release, which no other member ever has.
+    Depose(usize, u64),
     /// A deposed primary answers the read.
     ReadStale(usize, u64),
     /// The driver reports that it never sent the call.

@@ -14,6 +14,9 @@ pub(crate) struct Bounds {
     pub(crate) requested: &'static [Requested],
     /// Candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
+    /// The primary alone acknowledges the release for a named candidate, and a hint announces the
+    /// release to this candidate. Candidates poll, so other hints would change nothing.
+    pub(crate) hints: bool,
     pub(crate) standby: bool,
     /// Candidates register as standby with their index as the priority, and leaders hand over to
     /// candidates of higher priority.
@@ -27,6 +30,13 @@ impl Bounds {
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_hints(self) -> Self {
+        Self {
+            hints: true,
             ..self
         }
     }

@@ -12,13 +12,9 @@ use crate::proof::model::merging;
 const STATES: usize = 150_000;
 
 /// Returns the number of states whose form equals an earlier state's form.
-fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize {
+fn merged(bounds: Bounds) -> usize {
     let exploration = Exploration {
-        bounds: Bounds {
-            requested,
-            streams,
-            ..bounds(&APART, 1, requests)
-        },
+        bounds,
         milestones: Vec::new(),
         planted: None,
     };
@@ -27,14 +23,15 @@ fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize
 
 #[test]
 fn states_of_one_form_have_successors_of_the_same_forms() {
-    let cases: [(bool, u8, &[Requested]); 4] = [
-        (false, 0, &[]),
-        (false, 1, &[Requested::Signals]),
-        (false, 1, &[Requested::Pauses, Requested::Transfers]),
-        (true, 0, &[]),
-    ];
-    for (streams, requests, requested) in cases {
-        let merged = merged(streams, requests, requested);
+    let asked = &[Requested::Pauses, Requested::Transfers];
+    for bounds in [
+        bounds(&APART, 1, 0),
+        bounds(&APART, 1, 1),
+        bounds(&APART, 1, 1).with(asked),
+        bounds(&APART, 1, 0).on_streams(),
+        bounds(&APART, 1, 1).with_standby().with_hints(),
+    ] {
+        let merged = merged(bounds);
         assert!(merged > STATES / 10, "only {merged} were compared");
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
         requests,
         requested: &[Requested::Signals],
         streams: false,
+        hints: false,
         standby: false,
         prefer: false,
         quiet_ticks_max: 9,
@@ -134,6 +135,12 @@ pub(crate) fn short() -> Vec<Case> {
             milestones: &[Transferred],
             states_min: 4_530,
         },
+        Case {
+            name: "two candidates with hints, one of them preferred, one fault of any kind",
+            bounds: bounds(&APART, 1, 0).with_preference().with_hints(),
+            milestones: &[AcquiredUnread, TakeOver, HandOver, RollBack],
+            states_min: 738_800,
+        },
     ]
 }
 
@@ -158,6 +165,32 @@ pub(crate) fn long() -> Vec<Case> {
                 .with(&[Requested::Transfers]),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
             states_min: 4_788_000,
+        },
+        Case {
+            name: "two candidates with hints and a standby, one fault of any kind, one request",
+            bounds: bounds(&APART, 1, 1).with_standby().with_hints(),
+            milestones: &[AcquiredUnread, TakeOver, HandOver, RollBack],
+            states_min: 5_419_000,
+        },
+        Case {
+            name: "two candidates with hints, two rollbacks, one transfer",
+            bounds: Bounds {
+                kinds: &[Kind::Rollbacks],
+                ..bounds(&APART, 2, 1)
+                    .with(&[Requested::Transfers])
+                    .with_hints()
+            },
+            milestones: &[AcquiredUnread, Transferred, RollBack],
+            states_min: 3_007_000,
+        },
+        Case {
+            name: "two candidates with hints, one of them preferred, two rollbacks",
+            bounds: Bounds {
+                kinds: &[Kind::Rollbacks],
+                ..bounds(&APART, 2, 0).with_preference().with_hints()
+            },
+            milestones: &[AcquiredUnread, RollBack],
+            states_min: 4_445_000,
         },
     ]
 }

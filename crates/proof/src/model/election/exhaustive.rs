@@ -37,11 +37,12 @@ tests! {
     9 a_standby_and_a_request
     10 a_standby_on_change_streams_with_a_fault
     11 a_preferred_standby
+    12 a_release_that_is_announced
 }
 
 #[test]
 fn every_case_of_the_test_run_has_a_test() {
-    assert_eq!(short().len(), 12);
+    assert_eq!(short().len(), 13);
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::hash::Hasher;
 use std::time::Duration;
 
 use crate::election::{
-    BootTime, Candidate, Claim, Election, Identity, Lease, Operation, Outcome, Token,
+    BootTime, Candidate, Claim, Election, Identity, Operation, Outcome, Released, Token, Watch,
 };
 use crate::proof::model::calls::{self, Payload};
 use crate::proof::model::canonical::{Canonical, EPOCH};
 use crate::proof::model::draw::Draw;
-use crate::proof::model::election::bounds::tunables;
+use crate::proof::model::election::bounds::{Bounds, tunables};
 use crate::proof::model::election::monitor::Monitor;
 use crate::proof::model::pace::Pace;
 
@@ -25,10 +25,15 @@ pub(crate) struct Machine {
     pub(crate) proven_dead: Option<Claim>,
     /// The calls in flight, oldest first, including the calls of processes that have exited.
     pub(crate) calls: Calls,
-    pub(crate) events: Vec<Lease>,
-    pub(crate) late_events: Vec<Lease>,
+    /// The events of the change stream, and the hints.
+    pub(crate) events: Vec<Watch>,
+    pub(crate) late_events: Vec<Watch>,
+    /// The last release that the process announces with a hint. Later releases of the same claim
+    /// are not announced.
+    pub(crate) announced: Option<Released>,
     pub(crate) monitor: Monitor,
     stands_by: bool,
+    hints: bool,
     priority: Option<u32>,
 }
 
@@ -82,7 +87,7 @@ impl Machine {
     pub(crate) fn new(
         identity: Identity,
         pace: Pace,
-        stands_by: bool,
+        bounds: &Bounds,
         priority: Option<u32>,
     ) -> Self {
         Self {
@@ -95,8 +100,10 @@ impl Machine {
             calls: Calls::default(),
             events: Vec::new(),
             late_events: Vec::new(),
+            announced: None,
             monitor: Monitor::default(),
-            stands_by,
+            stands_by: bounds.standby,
+            hints: bounds.hints,
             priority,
         }
     }
@@ -134,8 +141,38 @@ impl Machine {
         self.frozen = false;
         self.events.clear();
         self.late_events.clear();
+        self.announced = None;
         self.monitor = Monitor::default();
         self.calls.abandon();
+    }
+
+    /// Records the release if the process announces it. A process announces only the first release
+    /// of a claim.
+    pub(crate) fn announce(&mut self, operation: &Operation) {
+        if let Operation::Release {
+            claim,
+            revision,
+            reserved_for: Some(reserved_for),
+            ..
+        } = operation
+            && self.hints
+            && self.announced.as_ref().is_none_or(|it| it.claim != *claim)
+        {
+            self.announced = Some(Released {
+                claim: *claim,
+                revision: *revision,
+                reserved_for: reserved_for.identity.clone(),
+            });
+        }
+    }
+
+    /// Returns true if the primary alone acknowledges this write.
+    pub(crate) fn announces(&self, operation: &Operation) -> bool {
+        let Operation::Release { revision, .. } = operation else {
+            return false;
+        };
+        let announced = self.announced.as_ref();
+        announced.is_some_and(|it| it.revision == *revision)
     }
 
     pub(crate) fn runs(&self) -> bool {
@@ -162,6 +199,7 @@ impl Machine {
             identity: _,
             pace: _,
             stands_by: _,
+            hints: _,
             priority: _,
             election,
             frozen,
@@ -170,10 +208,11 @@ impl Machine {
             calls,
             events,
             late_events,
+            announced,
             monitor,
         } = self;
         to.put(&(election, frozen, directory, proven_dead));
         calls.canonicalise(to, |operation, to| to.put(operation));
-        to.put(&(events, late_events, monitor));
+        to.put(&(events, late_events, announced, monitor));
     }
 }

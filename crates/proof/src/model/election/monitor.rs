@@ -31,12 +31,17 @@ pub(crate) enum Milestone {
     RenewalRejected,
     /// A candidate noticed that the stored document is older than a document that it had seen.
     StoreRolledBack,
+    /// The reply to an insert was received after a newer document, which the insert may have
+    /// replaced. The candidate reports this as a loss, too.
+    CreatedLate,
     /// A new process took over immediately from its exited predecessor on the same machine.
     Succession,
     /// An acknowledgement arrived after its renewal had timed out, and extended authority.
     LateExtension,
     Transferred,
     Paused,
+    /// A candidate tried to acquire the lease with a revision that it had not read.
+    AcquiredUnread,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +147,15 @@ impl Monitor {
             }
         };
         (!may).then_some(Broken::I8)
+    }
+
+    /// Returns true if the operation expects a stored revision that the candidate has not read.
+    pub(crate) fn acquires_unread(&self, operation: &Operation, at: Moment<'_>) -> bool {
+        let Operation::Acquire(acquisition) = operation else {
+            return false;
+        };
+        let unread = self.shown.iter().all(|(r, _)| *r != acquisition.expected);
+        unread && at.store.with_revision(acquisition.expected).is_some()
     }
 
     pub(crate) fn leads(

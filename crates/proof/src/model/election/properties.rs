@@ -69,6 +69,13 @@ impl Model for Exploration {
                 "I10: a candidate leads in time, but never while the lease is paused",
                 |model: &Self, world: &World| world.quiet_ticks <= model.bounds.quiet_ticks_max,
             ),
+            Property::always(
+                "a candidate reports a loss only after a loss",
+                |model: &Self, world: &World| {
+                    let reported = world.milestone == Some(Milestone::StoreRolledBack);
+                    !reported || model.has(Kind::Deletions)
+                },
+            ),
         ];
         properties.extend(self.milestones.iter().map(|milestone| reached(*milestone)));
         properties
@@ -166,6 +173,7 @@ impl Exploration {
                 into.push(Action::Serve(index, number));
                 let write = !matches!(call.operation, Operation::Read { .. });
                 let plain = matches!(call.operation, Operation::Read { confirm: false });
+                let announced = machine.announces(&call.operation);
                 let stale = self.has(Kind::StaleReads) && plain && world.store.previous.is_some();
                 let faults = [
                     (self.has(Kind::Delays), Action::Delay(index, number)),
@@ -177,6 +185,10 @@ impl Exploration {
                     (
                         write && self.has(Kind::Rollbacks),
                         Action::Lag(index, number),
+                    ),
+                    (
+                        announced && self.has(Kind::Rollbacks),
+                        Action::Depose(index, number),
                     ),
                     (self.has(Kind::Refusals), Action::Refuse(index, number)),
                     (stale, Action::ReadStale(index, number)),
@@ -231,11 +243,16 @@ fn reached(milestone: Milestone) -> Property<Exploration> {
             "a candidate notices that the store went back",
             StoreRolledBack
         ),
+        Milestone::CreatedLate => sometimes!("a creation is confirmed late", CreatedLate),
         Milestone::Succession => {
             sometimes!("a process succeeds its exited predecessor", Succession)
         }
         Milestone::Transferred => sometimes!("a transfer reaches its candidate", Transferred),
         Milestone::Paused => sometimes!("a pause is applied", Paused),
+        Milestone::AcquiredUnread => sometimes!(
+            "a lease is acquired after an announced release",
+            AcquiredUnread
+        ),
         Milestone::LateExtension => sometimes!("a late answer extends authority", LateExtension),
     }
 }

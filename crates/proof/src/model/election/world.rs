@@ -77,7 +77,7 @@ impl World {
                 .map(|((name, pace), rank)| {
                     let identity = Identity::new(name).expect("a legal name");
                     let priority = bounds.prefer.then_some(rank);
-                    Arc::new(Machine::new(identity, *pace, bounds.standby, priority))
+                    Arc::new(Machine::new(identity, *pace, bounds, priority))
                 })
                 .collect(),
             store: Store::default(),
@@ -125,8 +125,8 @@ impl World {
                 return Some(next);
             }
             Action::Event(i) => {
-                let lease = next.machine(i).events.remove(0);
-                next.event(i, lease);
+                let event = next.machine(i).events.remove(0);
+                next.event(i, event);
             }
             Action::Delay(i, n) => {
                 next.fault();
@@ -149,8 +149,17 @@ impl World {
             }
             Action::Lag(i, n) => {
                 next.fault();
+                let announced = next.machines[i].announces(&next.call(i, n).operation);
                 let outcome = next.land(i, n);
-                next.place(i, n, Place::Lagging(outcome));
+                if announced {
+                    next.arrive(i, n, outcome);
+                } else {
+                    next.place(i, n, Place::Lagging(outcome));
+                }
+            }
+            Action::Depose(i, n) => {
+                next.fault();
+                next.arrive(i, n, Outcome::PrimaryOnly);
             }
             Action::ReadStale(i, n) => {
                 next.fault();
@@ -183,13 +192,13 @@ impl World {
             Action::DelayEvent(i) => {
                 next.fault();
                 let machine = next.machine(i);
-                let lease = machine.events.remove(0);
-                machine.late_events.push(lease);
+                let event = machine.events.remove(0);
+                machine.late_events.push(event);
             }
             Action::LateEvent(i) => {
                 next.disturb();
-                let lease = next.machine(i).late_events.remove(0);
-                next.event(i, lease);
+                let event = next.machine(i).late_events.remove(0);
+                next.event(i, event);
             }
             Action::Crash(i) => {
                 next.fault();
@@ -314,7 +323,14 @@ impl World {
                 .monitor
                 .answered(&call.operation, until, &outcome, at);
             let before = machine.election.as_ref().map(|e| e.status().authority);
+            if outcome == Outcome::PrimaryOnly {
+                self.announce(candidate, &call.operation);
+            }
             self.input(candidate, Input::Reply { call: id, outcome });
+            let is_loss = self.milestone == Some(Milestone::StoreRolledBack);
+            if is_loss && matches!(call.operation, Operation::Create { .. }) {
+                self.milestone = Some(Milestone::CreatedLate);
+            }
             let after = &self.machines[candidate].election;
             let after = after.as_ref().map(|e| e.status().authority);
             if matches!(call.operation, Operation::Renew { .. }) {
@@ -339,14 +355,16 @@ impl World {
         }
     }
 
-    fn event(&mut self, candidate: usize, lease: Lease) {
-        let store = self.store.clone();
-        let ticks = self.ticks;
-        let machine = self.machine(candidate);
-        let now = machine.clock(ticks);
-        let at = Moment { now, store: &store };
-        machine.monitor.saw(&Found::Lease(lease.clone()), at);
-        self.input(candidate, Input::Watch(Watch::Changed(lease)));
+    fn event(&mut self, candidate: usize, event: Watch) {
+        if let Watch::Changed(lease) = &event {
+            let store = self.store.clone();
+            let ticks = self.ticks;
+            let machine = self.machine(candidate);
+            let now = machine.clock(ticks);
+            let at = Moment { now, store: &store };
+            machine.monitor.saw(&Found::Lease(lease.clone()), at);
+        }
+        self.input(candidate, Input::Watch(event));
     }
 
     /// Passes an input to the candidate, and carries out the effects that the candidate requests.
@@ -373,6 +391,10 @@ impl World {
                         };
                         let broken = machine.monitor.sends(&operation, sender, at);
                         self.broken = self.broken.or(broken);
+                        if machine.monitor.acquires_unread(&operation, at) {
+                            self.milestone = Some(Milestone::AcquiredUnread);
+                        }
+                        machine.announce(&operation);
                         drawn += 1;
                         machine.calls.send(id, operation, now, drawn);
                     }

@@ -1,8 +1,11 @@
 //! Replicates writes to a majority, acknowledges them, and sends the events of the change streams.
 
+use std::sync::Arc;
+
 use super::World;
-use crate::election::{Operation, Outcome};
+use crate::election::{Operation, Outcome, Watch};
 use crate::proof::model::election::bounds::{Bounds, Kind};
+use crate::proof::model::election::machine::Machine;
 use crate::proof::model::election::monitor::{Broken, Milestone};
 
 const EVENTS_MAX: usize = 2;
@@ -12,7 +15,14 @@ impl World {
         let operation = self.call(candidate, number).operation;
         let identity = self.machines[candidate].identity.clone();
         let before = self.store.primary.clone();
-        let outcome = self.store.perform(&identity, &operation);
+        let mut outcome = self.store.perform(&identity, &operation);
+        if self.machines[candidate].announces(&operation) {
+            // A deposed primary may lack the newest renewal, so a rejection proves nothing.
+            outcome = match outcome {
+                Outcome::Applied(_) => Outcome::PrimaryOnly,
+                _ => Outcome::Unknown,
+            };
+        }
         if let (
             Operation::Acquire(_) | Operation::TakeOver { .. },
             Outcome::Applied(_),
@@ -50,9 +60,26 @@ impl World {
                 // received. Either event can mislead the process. Keeping all events would make the
                 // number of states unbounded.
                 machine.events.truncate(EVENTS_MAX - 1);
-                machine.events.push(lease.clone());
+                machine.events.push(Watch::Changed(lease.clone()));
             }
             machine.calls.acknowledge();
+        }
+    }
+
+    /// Sends the hint of an acknowledged release to the candidate that it names.
+    pub(super) fn announce(&mut self, by: usize, operation: &Operation) {
+        let machine = &self.machines[by];
+        let Some(released) = machine.announced.clone() else {
+            return;
+        };
+        if !machine.announces(operation) {
+            return;
+        }
+        let named = |m: &Arc<Machine>| m.identity == released.reserved_for && m.election.is_some();
+        if let Some(to) = self.machines.iter().position(named) {
+            let events = &mut self.machine(to).events;
+            events.truncate(EVENTS_MAX - 1);
+            events.push(Watch::Released(released));
         }
     }
 
