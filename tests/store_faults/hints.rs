@@ -18,13 +18,21 @@ use tokio::sync::mpsc;
 
 use crate::fixture::{LONG, eventually, found, set_of_one, shared_stage, stage_on};
 
+/// A follower that has just started reads sixteen times in an interval: every 12.5 s.
 const SLOW: DaemonTimings = DaemonTimings {
-    lease_duration: Duration::from_secs(120),
-    renew_deadline: Duration::from_secs(100),
-    renew_interval: Duration::from_secs(20),
+    lease_duration: Duration::from_secs(600),
+    renew_deadline: Duration::from_secs(500),
+    renew_interval: Duration::from_secs(200),
     retry_interval: Duration::from_secs(15),
     operation_timeout: Duration::from_secs(2),
     loss_grace: Duration::from_secs(3),
+};
+/// For tests that wait for the leader's next renewal, which declares that the leader writes hints.
+const MODERATE: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(120),
+    renew_deadline: Duration::from_secs(100),
+    renew_interval: Duration::from_secs(20),
+    ..SLOW
 };
 /// Maximum time until a follower reacts to a hint, much less than its read interval.
 const AT_ONCE: Duration = Duration::from_secs(8);
@@ -66,7 +74,7 @@ fn hints(stage: &Stage) -> mongodb::Collection<Document> {
 #[tokio::test]
 async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
     let stage = shared_stage().await.timings(SLOW);
-    let (a, b) = pair(&stage, "hints", "auto").await;
+    let (a, b) = pair(&stage, "hints", "hints").await;
     following_hints(&[&a, &b]).await;
     receives_at_once(&a, &b).await;
 
@@ -82,19 +90,40 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
 }
 
 #[tokio::test]
+async fn if_the_standby_has_crashed_the_other_followers_learn_of_the_release_at_once() {
+    let stage = stage_on(&set_of_one().await).timings(SLOW);
+    let (a, b) = pair(&stage, "hints", "hints").await;
+    following_hints(&[&a, &b]).await;
+    is_standby(&stage, "b").await;
+    b.kill();
+    let c = stage.candidate("c").flag("--mongodb-watch=hints");
+    let c = c.following("a", LONG).await;
+    following_hints(&[&c]).await;
+    let asked = Instant::now();
+    a.signal(Signal::USR1);
+    a.wait_operations("release", "primary_only", 1.0).await;
+    c.wait_leads(LONG).await;
+    assert!(asked.elapsed() < AT_ONCE, "{}", c.logs());
+}
+
+async fn is_standby(stage: &Stage, identity: &str) {
+    let leases = stage.set().client().database(stage.database());
+    let leases = leases.collection::<Document>(stage.collection());
+    let registered = doc! { "_id": stage.lease(), "standby.identity": identity };
+    eventually("the candidate is the standby", async || {
+        let found = leases.find_one(registered.clone()).await;
+        found.is_ok_and(|lease| lease.is_some())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn with_hints_the_primary_alone_acknowledges_a_release_for_the_standby() {
     let set = Arc::new(ReplicaSet::builder().start().await);
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage, "hints", "hints").await;
     following_hints(&[&a, &b]).await;
-    let leases = set.client().database(stage.database());
-    let leases = leases.collection::<Document>(stage.collection());
-    let registered = doc! { "_id": stage.lease(), "standby.identity": "b" };
-    eventually("b is the standby", async || {
-        let found = leases.find_one(registered.clone()).await;
-        found.is_ok_and(|lease| lease.is_some())
-    })
-    .await;
+    is_standby(&stage, "b").await;
     // The reply shows the standby to the leader.
     a.wait_renewal(LONG).await;
     let primary = set.primary().await;
@@ -111,7 +140,7 @@ async fn with_hints_the_primary_alone_acknowledges_a_release_for_the_standby() {
 
 #[tokio::test]
 async fn by_default_candidates_create_the_collection_and_follow_hints() {
-    let stage = stage_on(&set_of_one().await).timings(SLOW);
+    let stage = stage_on(&set_of_one().await).timings(MODERATE);
     let (a, b) = pair(&stage, "auto", "auto").await;
     following_hints(&[&a, &b]).await;
     receives_at_once(&a, &b).await;
@@ -270,7 +299,7 @@ async fn the_hints_cursor_is_reopened_when_the_primary_steps_down() {
 
 #[tokio::test]
 async fn followers_of_a_leader_without_hints_use_a_change_stream() {
-    let stage = shared_stage().await.timings(SLOW);
+    let stage = shared_stage().await.timings(MODERATE);
     // The collection exists, but the next leader writes no hints, like an earlier version.
     let (a, b) = pair(&stage, "hints", "stream").await;
     following_hints(&[&a]).await;

@@ -252,6 +252,9 @@ mutations! {
     /// the release.
     PrimaryTrusted:
         "a reply to a release that only the primary acknowledged shows no document",
+    /// Only the candidate that a release names receives a hint of the release.
+    OthersNotHinted:
+        "if the candidate that a release names has crashed, the others receive a hint, too",
     /// A leader declares its renewal interval with each renewal, although it writes no hints.
     DeclaredWithoutHints:
         "a holder declares its renewal interval only while it writes hints",

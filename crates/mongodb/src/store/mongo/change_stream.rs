@@ -79,7 +79,10 @@ impl StreamHandler for MongoStore {
             }
             StreamEvent::Alive => Watch::Alive,
             StreamEvent::HintsOpened => Watch::HintsOpened,
-            StreamEvent::Hint(released) => released.map_or(Watch::Hint, Watch::Released),
+            StreamEvent::Hint(released) => {
+                self.shared.hints.heard();
+                released.map_or(Watch::Hint, Watch::Released)
+            }
             StreamEvent::Lost => {
                 self.shared.hints.lost();
                 Watch::Lost

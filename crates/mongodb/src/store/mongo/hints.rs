@@ -12,7 +12,8 @@ use mongodb::error::Error;
 use mongodb::options::{CursorType, ReadConcern};
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use mongodb::{Collection, Database};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use super::connection::{Deployment, by_primary};
 use super::options::WatchMode;
@@ -20,7 +21,7 @@ use super::{document, lock, now, outcome, primary};
 use crate::randomness::KernelRandomness;
 use crate::store::Failure;
 use leasehold_core::election::{
-    BootTime, Claim, Identity, Operation, Randomness, Released, ResourceName, Revision,
+    BootTime, Claim, HEAD_START, Identity, Operation, Randomness, Released, ResourceName, Revision,
 };
 
 /// Size in bytes, enough for about 300 hints. A cursor that falls further behind is reopened.
@@ -47,6 +48,7 @@ pub(super) struct Hints {
     pub(super) mode: WatchMode,
     state: Mutex<HintsState>,
     leaving: Arc<Semaphore>,
+    heard: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +81,7 @@ impl Hints {
                 ..HintsState::default()
             }),
             leaving: Arc::new(Semaphore::new(LEAVING_MAX as usize)),
+            heard: Notify::new(),
         }
     }
 
@@ -184,6 +187,11 @@ impl Hints {
         lock(&self.state).exists = false;
     }
 
+    /// Notes that the cursor has received the hint of another candidate.
+    pub(super) fn heard(&self) {
+        self.heard.notify_waiters();
+    }
+
     /// Returns the release that the hint of this operation announces. Announces only a release for
     /// a named successor, and only if its hint can be inserted. Announces each claim only once. If
     /// the release is repeated, a majority must acknowledge it, so that a rejection is final and
@@ -219,20 +227,31 @@ impl Hints {
         };
         let (hints, deployment) = (Arc::clone(self), Arc::clone(deployment));
         let mut hint = self.hint(Some(name));
+        // The server sends an announced release only to the candidate that it names.
+        let for_the_others = released.is_some().then(|| self.hint(Some(name)));
         if let Some(released) = released {
             hint.insert("released", announcement(&released));
         }
         tokio::spawn(async move {
             let _permit = permit;
+            let heard = hints.heard.notified();
+            tokio::pin!(heard);
+            heard.as_mut().enable();
             let Ok(leases) = deployment.collection().await else {
                 return;
             };
             let there = collection(&leases);
             let exists = lock(&hints.state).exists;
-            let left = match exists {
+            let mut left = match exists {
                 true => insert(&there, hint).await,
                 false => insert_into_existing(&there, hint).await,
             };
+            if let (Ok(()), Some(hint)) = (&left, for_the_others)
+                && timeout(HEAD_START, heard).await.is_err()
+            {
+                // That candidate has probably crashed.
+                left = insert(&there, hint).await;
+            }
             if left.is_err_and(|refusal| refusal.is_final()) {
                 lock(&hints.state).usable = false;
             }
@@ -241,7 +260,7 @@ impl Hints {
 
     pub(super) async fn sent(&self) {
         let all = self.leaving.acquire_many(LEAVING_MAX);
-        let _ = tokio::time::timeout(SENT_MAX, all).await;
+        let _ = timeout(SENT_MAX, all).await;
     }
 
     /// Selects the hints of other candidates. The release for a named candidate wakes only this
@@ -352,7 +371,7 @@ pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String
         let hint = doc! { "_id": id(), "name": name, "at": now() };
         let _ = insert_into_existing(&collection(&leases), hint).await;
     });
-    let _ = tokio::time::timeout(SENT_MAX, left).await;
+    let _ = timeout(SENT_MAX, left).await;
 }
 
 /// Checks that hints can be followed and inserted, without inserting a hint.

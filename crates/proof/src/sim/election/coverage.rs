@@ -67,6 +67,7 @@ closed! {
         HintsDeclaredLate => "a leader begins to write hints during its leadership",
         ReleaseAnnounced => "a candidate acquires a lease because a hint announces its release",
         TimelyHandoff => "a hint or an event wakes a follower, which acquires a released lease",
+        StandbyCrashed => "a leader hands over after its standby has crashed",
         TimelyTakeover => "a follower that reads renewals takes over from a killed leader",
         HeadStartUsed => "the standby acquires the lease",
         HeadStartWaited => "another candidate acquires the lease after the standby's head start",

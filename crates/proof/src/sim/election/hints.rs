@@ -11,7 +11,9 @@ use super::faults::Fault;
 use super::invariants::takeovers_are_timely::{self as timely, Takeover};
 use super::process::{Class, Process};
 use crate::election::mutation::planted;
-use crate::election::{CallId, Claim, Declared, Input, Operation, Released, Revision, Watch};
+use crate::election::{
+    CallId, Claim, Declared, HEAD_START, Input, Operation, Released, Revision, Watch,
+};
 use crate::proof::sim::rng::Rng;
 use crate::proof::sim::world::AtPeace;
 use crate::proof::sim::{MS, SECOND};
@@ -181,10 +183,27 @@ impl World {
         let p = &self.processes[process];
         let announced = p.announced.clone().filter(|(id, _)| *id == call);
         if p.hints_usable && is_hinted(kind) && !self.machines[p.machine].stale {
+            if announced.is_some() && !planted!(OthersNotHinted) {
+                self.hint_others_later(process);
+            }
             let hint = announced.map_or(Watch::Hint, |(_, released)| Watch::Released(released));
             let at = self.now + self.own.hints.dice.between(1, 3) * MS;
             self.at(at, move |world| world.hint_lands(Some(process), &hint));
         }
+    }
+
+    /// Writes another hint after the head start, for the candidates that the release does not name,
+    /// unless the process receives a hint of an acquisition before. An exiting process waits.
+    fn hint_others_later(&mut self, process: usize) {
+        let heard = self.processes[process].hints_heard;
+        let head_start = u64::try_from(HEAD_START.as_nanos()).expect("short");
+        let at = self.now + head_start + self.own.hints.dice.between(1, 3) * MS;
+        self.at(at, move |world| {
+            let p = &world.processes[process];
+            if p.alive && !world.is_frozen(process) && p.hints_heard == heard {
+                world.hint_lands(Some(process), &Watch::Hint);
+            }
+        });
     }
 
     /// Writes a hint after an operator's write. Some operators use an earlier version, which writes
@@ -270,6 +289,7 @@ impl World {
     fn hint_to(&mut self, process: usize, hint: &Watch) {
         let stream = &self.processes[process].stream;
         if stream.open && stream.hints && !stream.silent && !stream.stale {
+            self.processes[process].hints_heard += 1;
             self.notify(process, hint.clone());
         }
     }
@@ -321,6 +341,9 @@ impl World {
         let Some(leader) = self.followed_leader(is_woken) else {
             return;
         };
+        if self.live.len() > 2 && self.own.hints.dice.one_in(2) {
+            self.kill_standby(leader);
+        }
         self.input(leader, Class::Machine, Input::StepDown);
         let is_free = |world: &Self| world.own.hints.renewed.is_none();
         self.run_until(self.now + RELEASED_IN, is_free);
@@ -332,6 +355,21 @@ impl World {
         self.coverage.hit(Hit::Path(Path::TimelyHandoff));
         let after = Duration::from_nanos(self.now - released);
         self.found(timely::check_handoff(after));
+    }
+
+    /// Kills the standby, which stays registered. Another follower must still acquire in time.
+    fn kill_standby(&mut self, leader: usize) {
+        let lease = self.set.committed().lease();
+        let Some(standby) = lease.and_then(|lease| lease.standby.clone()) else {
+            return;
+        };
+        let is_standby = |p: &usize| {
+            *p != leader && self.machines[self.processes[*p].machine].identity == standby.identity
+        };
+        if let Some(crashed) = self.live.iter().copied().find(is_standby) {
+            self.kill(crashed);
+            self.coverage.hit(Hit::Path(Path::StandbyCrashed));
+        }
     }
 
     /// Kills the leader. A follower that reads each renewal on time must take over soon after the

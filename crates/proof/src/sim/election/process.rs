@@ -88,6 +88,8 @@ pub(super) struct Process {
     pub(super) hints_usable: bool,
     /// The newest release that a hint will announce, with the call of the release.
     pub(super) announced: Option<(CallId, Released)>,
+    /// Number of hints that the process's cursor has received.
+    pub(super) hints_heard: u64,
     /// The renewal interval of the last stored acquisition. A reload does not change it.
     pub(super) tenure_interval: Option<Duration>,
     pub(super) neighbour: Neighbour,
@@ -190,6 +192,7 @@ impl Process {
             holder_leaves_none: false,
             hints_usable: false,
             announced: None,
+            hints_heard: 0,
             tenure_interval: None,
             neighbour: Neighbour::default(),
             dies_after: None,
