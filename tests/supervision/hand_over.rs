@@ -177,9 +177,10 @@ async fn a_process_that_a_handler_of_the_stop_signal_starts_is_not_asked_to_stop
         r#"trap 'setsid "$@" & exit 0' TERM; : >{}; while :; do sleep 0.02; done"#,
         ready.display()
     );
-    let daemon = script(&contest, &handler, command, "2s");
+    let daemon = script(&contest, &handler, command, "6s");
     eventually("the script has its handler", async || ready.exists()).await;
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
-    assert_eq!(journal.of("start").len(), 1);
+    let started = journal.of("start").len();
+    assert_eq!(started, 1, "{}: {}", journal.text(), daemon.logs());
     assert_eq!(journal.of("end").len(), 0, "{}", journal.text());
 }
